@@ -1,0 +1,3 @@
+module payload
+
+go 1.26.8
