@@ -1,0 +1,293 @@
+// Package config reads payload.yaml: which components a repository ships and
+// where everything about them lies. It knows the file's form, not what any
+// component is, and it never writes.
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// FileName is the file that marks the root of a repository with payloads.
+const FileName = "payload.yaml"
+
+// File is a loaded payload.yaml.
+type File struct {
+	Root       string // absolute folder that holds the file
+	Version    int
+	Components []Component // in the order of the file
+}
+
+// Component is one upstream project that the repository pins. Paths are
+// relative to File.Root, with forward slashes.
+type Component struct {
+	Name     string   `yaml:"-"`
+	Pin      string   `yaml:"pin"`
+	Upstream string   `yaml:"upstream"`
+	Patches  string   `yaml:"patches"`
+	Project  string   `yaml:"project"`
+	Target   string   `yaml:"target"`
+	Verify   string   `yaml:"verify"`
+	Mirrors  []Mirror `yaml:"mirrors"`
+}
+
+// Mirror is a place other than upstream that holds one ref's sources. Exactly
+// one of PyPI, Crate and Archive is set.
+type Mirror struct {
+	Ref     string `yaml:"ref"`
+	Commit  string `yaml:"commit"`
+	PyPI    string `yaml:"pypi"`    // name==version of a source distribution
+	Crate   string `yaml:"crate"`   // name==version
+	Archive string `yaml:"archive"` // a tar file or a folder, absolute or relative to the root
+	Path    string `yaml:"path"`    // folder inside that is the component's root
+	SHA256  string `yaml:"sha256"`  // of the downloaded file; not for a folder
+}
+
+// Kind is pypi, crate or archive.
+func (m Mirror) Kind() string {
+	switch {
+	case m.PyPI != "":
+		return "pypi"
+	case m.Crate != "":
+		return "crate"
+	}
+	return "archive"
+}
+
+// ID names the mirror in the lock and in messages: "pypi:name==1.2".
+func (m Mirror) ID() string {
+	switch m.Kind() {
+	case "pypi":
+		return "pypi:" + m.PyPI
+	case "crate":
+		return "crate:" + m.Crate
+	}
+	return "archive:" + m.Archive
+}
+
+// Var is the component's name as a variable: capitals, every other character
+// an underscore.
+func (c Component) Var() string { return VarName(c.Name) }
+
+// VarName turns a component's name into a variable's: llama.cpp is LLAMA_CPP.
+func VarName(name string) string {
+	return notVar.ReplaceAllString(strings.ToUpper(name), "_")
+}
+
+var notVar = regexp.MustCompile(`[^A-Z0-9]`)
+
+// MirrorsOf lists the mirrors that hold ref.
+func (c Component) MirrorsOf(ref string) []Mirror {
+	var found []Mirror
+	for _, m := range c.Mirrors {
+		if m.Ref == ref {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+// Location is Upstream as git takes it: a relative path becomes absolute.
+func (f *File) Location(c Component) string {
+	if strings.Contains(c.Upstream, "://") || filepath.IsAbs(c.Upstream) || scpLike.MatchString(c.Upstream) {
+		return c.Upstream
+	}
+	return filepath.Join(f.Root, filepath.FromSlash(c.Upstream))
+}
+
+var scpLike = regexp.MustCompile(`^[^/]+@[^/:]+:`)
+
+// Abs is a path of the file as an absolute one; empty stays empty.
+func (f *File) Abs(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(f.Root, filepath.FromSlash(path))
+}
+
+// UnknownComponentError names a component that payload.yaml lacks.
+type UnknownComponentError struct {
+	Name  string
+	Known []string
+}
+
+func (e *UnknownComponentError) Error() string {
+	return fmt.Sprintf("%s is not a component of %s (it has: %s)", e.Name, FileName, strings.Join(e.Known, ", "))
+}
+
+// Component finds a component by name.
+func (f *File) Component(name string) (Component, error) {
+	var known []string
+	for _, c := range f.Components {
+		if c.Name == name {
+			return c, nil
+		}
+		known = append(known, c.Name)
+	}
+	return Component{}, &UnknownComponentError{Name: name, Known: known}
+}
+
+// ErrNoFile says that no folder upwards holds a payload.yaml.
+var ErrNoFile = errors.New("no " + FileName + " here or in any folder above")
+
+// Find walks up from dir to the folder that holds payload.yaml.
+func Find(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("looking for %s: %w", FileName, err)
+	}
+	for d := abs; ; d = filepath.Dir(d) {
+		if _, err := os.Stat(filepath.Join(d, FileName)); err == nil {
+			return d, nil
+		}
+		if d == filepath.Dir(d) {
+			return "", fmt.Errorf("looking for %s from %s: %w", FileName, abs, ErrNoFile)
+		}
+	}
+}
+
+// Load reads and checks root's payload.yaml. Errors name line and column.
+func Load(root string) (*File, error) {
+	path := filepath.Join(root, FileName)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", FileName, err)
+	}
+	f, err := parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if f.Root, err = filepath.Abs(root); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return f, nil
+}
+
+func parse(data []byte) (*File, error) {
+	tree, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		return nil, errors.New(yaml.FormatError(err, false, true))
+	}
+	var doc struct {
+		Version    int           `yaml:"version"`
+		Components yaml.MapSlice `yaml:"components"`
+	}
+	if err := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict(), yaml.UseOrderedMap()).Decode(&doc); err != nil {
+		return nil, errors.New(yaml.FormatError(err, false, true))
+	}
+	if doc.Version != 1 {
+		return nil, at(tree, "$.version", "version %d is not known; this payload reads version 1", doc.Version)
+	}
+	if len(doc.Components) == 0 {
+		return nil, at(tree, "$", "no components")
+	}
+	f := &File{Version: doc.Version}
+	for _, item := range doc.Components {
+		name, ok := item.Key.(string)
+		if !ok || !validName.MatchString(name) {
+			return nil, at(tree, "$.components", "component name %v: letters, digits, dots, dashes and underscores only", item.Key)
+		}
+		where := "$.components.'" + name + "'"
+		c := Component{Name: name}
+		path, err := yaml.PathString(where)
+		if err != nil {
+			return nil, fmt.Errorf("component %s: %w", name, err)
+		}
+		node, err := path.FilterFile(tree)
+		if err != nil {
+			return nil, fmt.Errorf("component %s: %w", name, err)
+		}
+		if err := yaml.NodeToValue(node, &c, yaml.Strict()); err != nil {
+			return nil, errors.New(yaml.FormatError(err, false, true))
+		}
+		if err := c.check(tree, where); err != nil {
+			return nil, err
+		}
+		f.Components = append(f.Components, c)
+	}
+	seen := map[string]string{}
+	for _, c := range f.Components {
+		if other, dup := seen[c.Var()]; dup {
+			return nil, at(tree, "$.components", "components %s and %s share the variable prefix %s", other, c.Name, c.Var())
+		}
+		seen[c.Var()] = c.Name
+	}
+	return f, nil
+}
+
+var (
+	validName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	fullCommit  = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+	hexSHA256   = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	nameVersion = regexp.MustCompile(`^[A-Za-z0-9._-]+==[A-Za-z0-9.+_-]+$`)
+)
+
+func (c Component) check(tree *ast.File, where string) error {
+	if c.Pin == "" {
+		return at(tree, where, "component %s has no pin: the file that holds its ref", c.Name)
+	}
+	if c.Upstream == "" {
+		return at(tree, where, "component %s has no upstream: a URL or a path", c.Name)
+	}
+	for key, path := range map[string]string{"pin": c.Pin, "patches": c.Patches, "project": c.Project} {
+		if path != "" && !filepath.IsLocal(filepath.FromSlash(path)) {
+			return at(tree, where+"."+key, "%s of component %s must lie below %s: %s", key, c.Name, FileName, path)
+		}
+	}
+	for i, m := range c.Mirrors {
+		at := func(key, format string, args ...any) error {
+			prefix := fmt.Sprintf("mirror %d of component %s: ", i+1, c.Name)
+			place := fmt.Sprintf("%s.mirrors[%d]", where, i)
+			if key != "" {
+				place += "." + key
+			}
+			return at(tree, place, "%s", prefix+fmt.Sprintf(format, args...))
+		}
+		kinds := 0
+		for _, v := range []string{m.PyPI, m.Crate, m.Archive} {
+			if v != "" {
+				kinds++
+			}
+		}
+		switch {
+		case m.Ref == "":
+			return at("", "no ref")
+		case kinds != 1:
+			return at("", "exactly one of pypi, crate and archive must be given")
+		case m.Commit != "" && !fullCommit.MatchString(m.Commit):
+			return at("commit", "commit %q is not a full commit id", m.Commit)
+		case m.SHA256 != "" && !hexSHA256.MatchString(m.SHA256):
+			return at("sha256", "sha256 %q is not 64 hexadecimal digits", m.SHA256)
+		case m.Kind() != "archive" && m.SHA256 == "":
+			return at("", "%s needs its sha256", m.ID())
+		case m.PyPI != "" && !nameVersion.MatchString(m.PyPI):
+			return at("pypi", "%q is not of the form name==version", m.PyPI)
+		case m.Crate != "" && !nameVersion.MatchString(m.Crate):
+			return at("crate", "%q is not of the form name==version", m.Crate)
+		case m.Path != "" && !filepath.IsLocal(filepath.FromSlash(m.Path)):
+			return at("path", "path %q leaves the download", m.Path)
+		}
+	}
+	return nil
+}
+
+// at is an error with the line and column of a YAML path.
+func at(tree *ast.File, where, format string, args ...any) error {
+	text := fmt.Sprintf(format, args...)
+	if path, err := yaml.PathString(where); err == nil {
+		if node, err := path.FilterFile(tree); err == nil && node != nil {
+			pos := node.GetToken().Position
+			return fmt.Errorf("[%d:%d] %s", pos.Line, pos.Column, text)
+		}
+	}
+	return errors.New(text)
+}

@@ -1,0 +1,59 @@
+package run
+
+import (
+	"errors"
+	"strings"
+)
+
+// The kinds of failure that callers tell apart, recognised from stderr here
+// and nowhere else.
+var (
+	ErrNoSpace    = errors.New("no space left on the device")
+	ErrNoMemory   = errors.New("out of memory")
+	ErrNetwork    = errors.New("the network did not answer")
+	ErrNoRef      = errors.New("no such ref upstream")
+	ErrNoPackage  = errors.New("no such package or version")
+	ErrWrongHash  = errors.New("the download does not have the digest asked for")
+	ErrPermission = errors.New("permission denied")
+)
+
+// signs pairs what tools print under LC_ALL=C with its kind; the first that
+// matches wins, so the causes that hide behind others come first.
+var signs = []struct {
+	text string
+	kind error
+}{
+	{"No space left on device", ErrNoSpace},
+	{"Disk quota exceeded", ErrNoSpace},
+	{"not enough space on the disk", ErrNoSpace},
+	{"virtual memory exhausted", ErrNoMemory},
+	{"Cannot allocate memory", ErrNoMemory},
+	{"Killed signal terminated program", ErrNoMemory},
+	{"THESE PACKAGES DO NOT MATCH THE HASHES", ErrWrongHash},
+	{"couldn't find remote ref", ErrNoRef},
+	{"not our ref", ErrNoRef},
+	{"No matching distribution found", ErrNoPackage},
+	{"failed to select a version for the requirement", ErrNoPackage},
+	{"no matching package named", ErrNoPackage},
+	{"Could not resolve host", ErrNetwork},
+	{"Connection refused", ErrNetwork},
+	{"Connection timed out", ErrNetwork},
+	{"Failed to connect", ErrNetwork},
+	{"Network is unreachable", ErrNetwork},
+	{"Temporary failure in name resolution", ErrNetwork},
+	{"NewConnectionError", ErrNetwork},
+	{"unable to access", ErrNetwork},
+	{"The requested URL returned error", ErrNetwork},
+	{"Could not read from remote repository", ErrNetwork},
+	{"early EOF", ErrNetwork},
+	{"Permission denied", ErrPermission},
+}
+
+func classify(stderr string) error {
+	for _, s := range signs {
+		if strings.Contains(stderr, s.text) {
+			return s.kind
+		}
+	}
+	return nil
+}

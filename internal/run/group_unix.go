@@ -1,0 +1,31 @@
+//go:build unix
+
+package run
+
+import (
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ownGroup puts the child in a process group of its own, so that an interrupt
+// reaches its children too and reaches them once.
+func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+
+func interruptGroup(cmd *exec.Cmd) { signalGroup(cmd, syscall.SIGINT) }
+func killGroup(cmd *exec.Cmd)      { signalGroup(cmd, syscall.SIGKILL) }
+
+func signalGroup(cmd *exec.Cmd, sig syscall.Signal) {
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, sig) // gone already: nothing to do
+	}
+}
+
+func signalName(exit *exec.ExitError) string {
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() {
+		return ""
+	}
+	return unix.SignalName(status.Signal())
+}

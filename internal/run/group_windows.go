@@ -1,0 +1,16 @@
+package run
+
+import "os/exec"
+
+// Windows has no process groups of the POSIX kind; the child alone is stopped.
+func ownGroup(*exec.Cmd) {}
+
+func interruptGroup(cmd *exec.Cmd) { killGroup(cmd) }
+
+func killGroup(cmd *exec.Cmd) {
+	if cmd.Process != nil {
+		_ = cmd.Process.Kill() // gone already: nothing to do
+	}
+}
+
+func signalName(*exec.ExitError) string { return "" }
