@@ -52,6 +52,9 @@ func (e *echoer) after(args []string, took time.Duration, err error) {
 // String is the command as one line of shell: folder, named variables, words.
 func (c Cmd) String() string {
 	var words []string
+	if c.OnlyEnv {
+		words = append(words, "env", "-i")
+	}
 	for _, kv := range c.Env {
 		name, value, _ := strings.Cut(kv, "=")
 		words = append(words, name+"="+Quote(value))

@@ -13,7 +13,10 @@ import (
 // reaches its children too and reaches them once.
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
+func trace(cmd *exec.Cmd) { cmd.SysProcAttr.Ptrace = true }
+
 func interruptGroup(cmd *exec.Cmd) { signalGroup(cmd, syscall.SIGINT) }
+func terminateGroup(cmd *exec.Cmd) { signalGroup(cmd, syscall.SIGTERM) }
 func killGroup(cmd *exec.Cmd)      { signalGroup(cmd, syscall.SIGKILL) }
 
 func signalGroup(cmd *exec.Cmd, sig syscall.Signal) {

@@ -5,7 +5,11 @@ import "os/exec"
 // Windows has no process groups of the POSIX kind; the child alone is stopped.
 func ownGroup(*exec.Cmd) {}
 
+// Windows has no ptrace; the child runs as always.
+func trace(*exec.Cmd) {}
+
 func interruptGroup(cmd *exec.Cmd) { killGroup(cmd) }
+func terminateGroup(cmd *exec.Cmd) { killGroup(cmd) }
 
 func killGroup(cmd *exec.Cmd) {
 	if cmd.Process != nil {

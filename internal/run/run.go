@@ -23,8 +23,14 @@ type Cmd struct {
 	Dir  string
 	Args []string
 	// Env holds named variables, added to those that Environ passes through.
-	Env   []string
-	Stdin io.Reader
+	Env []string
+	// OnlyEnv leaves Environ out: the child sees Env and nothing else.
+	OnlyEnv bool
+	// Traced makes the calling thread the child's tracer (ptrace): the child
+	// stops before its first instruction. Only where internal/verify looks for
+	// the place of a crash; the caller must hold its thread and drive the child.
+	Traced bool
+	Stdin  io.Reader
 	// Stdout and Stderr receive the output while the process runs. Where one
 	// is nil, that stream is kept in Result instead.
 	Stdout io.Writer
@@ -96,6 +102,9 @@ func Start(ctx context.Context, c Cmd) (*Process, error) {
 	cmd.Args[0] = c.Args[0]
 	cmd.Dir = c.Dir
 	cmd.Env = append(Environ(), c.Env...)
+	if c.OnlyEnv {
+		cmd.Env = append([]string{}, c.Env...) // never nil, which would mean the caller's own
+	}
 	cmd.Stdin = c.Stdin
 	cmd.Stdout = c.Stdout
 	if c.Stdout == nil {
@@ -111,6 +120,9 @@ func Start(ctx context.Context, c Cmd) (*Process, error) {
 		cmd.Stdout = cmd.Stderr
 	}
 	ownGroup(cmd)
+	if c.Traced {
+		trace(cmd)
+	}
 	cmd.Cancel = func() error {
 		interruptGroup(cmd)
 		go func() {
@@ -137,8 +149,13 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Stop interrupts the process group and, after grace, kills it. Wait still has
 // to be called.
-func (p *Process) Stop(grace time.Duration) {
-	interruptGroup(p.cmd)
+func (p *Process) Stop(grace time.Duration) { p.stop(grace, interruptGroup) }
+
+// Terminate is Stop with the signal that service managers send (SIGTERM).
+func (p *Process) Terminate(grace time.Duration) { p.stop(grace, terminateGroup) }
+
+func (p *Process) stop(grace time.Duration, ask func(*exec.Cmd)) {
+	ask(p.cmd)
 	go func() {
 		select {
 		case <-p.done:
