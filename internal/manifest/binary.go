@@ -1,0 +1,158 @@
+package manifest
+
+import (
+	"debug/elf"
+	"debug/macho"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/hashicorp/go-version"
+)
+
+// inspect tells the architecture and floor of an ELF or Mach-O file; both are
+// empty for anything else, a damaged binary included.
+func inspect(r io.ReaderAt) (string, *Floor) {
+	var magic [4]byte
+	if _, err := r.ReadAt(magic[:], 0); err != nil {
+		return "", nil
+	}
+	if string(magic[:]) == elf.ELFMAG {
+		f, err := elf.NewFile(r)
+		if err != nil {
+			return "", nil
+		}
+		defer f.Close()
+		return ELFArch(f.Machine), elfFloor(f)
+	}
+	if fat, err := macho.NewFatFile(r); err == nil {
+		defer fat.Close()
+		var archs []string
+		floor := &Floor{}
+		for _, slice := range fat.Arches {
+			archs = append(archs, machoArch(slice.Cpu))
+			floor.MacOS = newer(floor.MacOS, machoMinimum(slice.File))
+		}
+		return strings.Join(archs, "+"), orNil(floor)
+	}
+	if f, err := macho.NewFile(r); err == nil {
+		defer f.Close()
+		return machoArch(f.Cpu), orNil(&Floor{MacOS: machoMinimum(f)})
+	}
+	return "", nil
+}
+
+// ELFArch is an ELF machine in Go's words, or the ELF constant's name for one
+// that Go has no word for.
+func ELFArch(m elf.Machine) string {
+	switch m {
+	case elf.EM_X86_64:
+		return "amd64"
+	case elf.EM_AARCH64:
+		return "arm64"
+	case elf.EM_386:
+		return "386"
+	case elf.EM_ARM:
+		return "arm"
+	case elf.EM_RISCV:
+		return "riscv64"
+	case elf.EM_PPC64:
+		return "ppc64"
+	case elf.EM_S390:
+		return "s390x"
+	}
+	return m.String()
+}
+
+func machoArch(c macho.Cpu) string {
+	switch c {
+	case macho.CpuAmd64:
+		return "amd64"
+	case macho.CpuArm64:
+		return "arm64"
+	}
+	return strings.ToLower(c.String())
+}
+
+// elfFloor is the highest version of each library that the file asks for.
+func elfFloor(f *elf.File) *Floor {
+	needs, err := f.DynamicVersionNeeds()
+	if err != nil {
+		return nil
+	}
+	floor := &Floor{}
+	for _, lib := range needs {
+		for _, need := range lib.Needs {
+			if v, ok := strings.CutPrefix(need.Dep, "GLIBC_"); ok {
+				floor.Glibc = newer(floor.Glibc, v)
+			}
+			if v, ok := strings.CutPrefix(need.Dep, "GLIBCXX_"); ok {
+				floor.Glibcxx = newer(floor.Glibcxx, v)
+			}
+		}
+	}
+	return orNil(floor)
+}
+
+// Load commands that debug/macho does not decode.
+const (
+	lcVersionMinMacOS = 0x24
+	lcBuildVersion    = 0x32
+)
+
+func machoMinimum(f *macho.File) string {
+	for _, load := range f.Loads {
+		raw := load.Raw()
+		if len(raw) < 16 {
+			continue
+		}
+		switch f.ByteOrder.Uint32(raw) {
+		case lcBuildVersion: // cmd, size, platform, minos
+			return machoVersion(f.ByteOrder, raw[12:])
+		case lcVersionMinMacOS: // cmd, size, version
+			return machoVersion(f.ByteOrder, raw[8:])
+		}
+	}
+	return ""
+}
+
+// machoVersion decodes xxxx.yy.zz in nibbles; a zero patch level is left out.
+func machoVersion(order binary.ByteOrder, raw []byte) string {
+	v := order.Uint32(raw)
+	if v&0xff == 0 {
+		return fmt.Sprintf("%d.%d", v>>16, v>>8&0xff)
+	}
+	return fmt.Sprintf("%d.%d.%d", v>>16, v>>8&0xff, v&0xff)
+}
+
+// newer is the higher of two dotted versions; what is no version (PRIVATE)
+// never wins.
+func newer(a, b string) string {
+	vb, err := version.NewVersion(b)
+	if err != nil {
+		return a
+	}
+	va, err := version.NewVersion(a)
+	if err != nil || vb.GreaterThan(va) {
+		return b
+	}
+	return a
+}
+
+// Raise lifts f to other, field by field: the floor of both together.
+func (f *Floor) Raise(other *Floor) {
+	if other == nil {
+		return
+	}
+	f.Glibc = newer(f.Glibc, other.Glibc)
+	f.Glibcxx = newer(f.Glibcxx, other.Glibcxx)
+	f.MacOS = newer(f.MacOS, other.MacOS)
+}
+
+func orNil(f *Floor) *Floor {
+	if *f == (Floor{}) {
+		return nil
+	}
+	return f
+}

@@ -1,0 +1,176 @@
+// Package manifest owns payload.json: what a staged payload was made from, what
+// was verified of it, and every file in it. It describes folders and reads and
+// writes the file; it judges nothing, that is internal/verify's work.
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Name is the manifest's file name, at the root of the payload.
+const Name = "payload.json"
+
+// Schema is the value of the first key.
+const Schema = "payload.manifest/v1"
+
+// Manifest is payload.json.
+type Manifest struct {
+	Schema     string      `json:"schema"`
+	Project    string      `json:"project,omitempty"` // CMake project, relative to the repository
+	Preset     string      `json:"preset,omitempty"`
+	Components []Component `json:"components"`
+	Toolchain  Toolchain   `json:"toolchain"`
+	Verified   *Verified   `json:"verified,omitempty"` // absent until verified
+	Files      []File      `json:"files"`              // sorted by path, without payload.json itself
+}
+
+// Component is one upstream and the state of it that was built.
+type Component struct {
+	Name      string  `json:"name"`
+	Ref       string  `json:"ref"`
+	Commit    string  `json:"commit,omitempty"`
+	Build     int     `json:"build,omitempty"`
+	Pristine  string  `json:"pristine,omitempty"` // git tree id before the patches
+	Patched   string  `json:"patched,omitempty"`  // git tree id of what was compiled
+	Patches   []Patch `json:"patches"`
+	Source    string  `json:"source,omitempty"`    // "git", a mirror's id, or "override DIR"
+	Unpatched bool    `json:"unpatched,omitempty"` // an override was used as it is
+}
+
+// Patch is one carried patch.
+type Patch struct {
+	File   string `json:"file"`
+	SHA256 string `json:"sha256"`
+}
+
+// Toolchain is what compiled the payload.
+type Toolchain struct {
+	CMake     string     `json:"cmake,omitempty"` // version
+	Generator string     `json:"generator,omitempty"`
+	Compilers []Compiler `json:"compilers,omitempty"`
+}
+
+// Compiler is one language's compiler.
+type Compiler struct {
+	Language string `json:"language"` // "CXX"
+	ID       string `json:"id"`       // "GNU"
+	Version  string `json:"version"`
+}
+
+// Verified is what was proven of the payload when it was staged. It holds no
+// times and no speeds: the same input gives the same bytes.
+type Verified struct {
+	Static   bool      `json:"static"`
+	Kind     string    `json:"kind,omitempty"` // of runtime verification; empty when nothing was started
+	Version  string    `json:"version,omitempty"`
+	Variants []string  `json:"variants,omitempty"` // exercised by name
+	Skipped  []Skipped `json:"skipped,omitempty"`
+}
+
+// Skipped is something that could not be exercised, and why.
+type Skipped struct {
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
+}
+
+// File is one entry of the payload: a regular file, or a link when Link is set.
+type File struct {
+	Path       string `json:"path"` // relative, with forward slashes
+	SHA256     string `json:"sha256,omitempty"`
+	Size       int64  `json:"size"` // bytes; 0 for a link
+	Executable bool   `json:"executable,omitempty"`
+	Link       string `json:"link,omitempty"` // target as stored
+	Arch       string `json:"arch,omitempty"` // "amd64", "arm64"; several joined by "+"
+	Floor      *Floor `json:"floor,omitempty"`
+}
+
+// Floor is the oldest system that a file loads on.
+type Floor struct {
+	Glibc   string `json:"glibc,omitempty"`   // "2.34"
+	Glibcxx string `json:"glibcxx,omitempty"` // "3.4.30"
+	MacOS   string `json:"macos,omitempty"`   // "14.0"
+}
+
+// MissingError is a folder without a manifest.
+type MissingError struct{ Dir string }
+
+func (e *MissingError) Error() string { return fmt.Sprintf("%s holds no %s", e.Dir, Name) }
+
+// Read loads the manifest of the payload in dir. Without one the error is a
+// *MissingError.
+func Read(dir string) (Manifest, error) {
+	path := filepath.Join(dir, Name)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Manifest{}, &MissingError{Dir: dir}
+	}
+	if err != nil {
+		return Manifest{}, fmt.Errorf("reading the manifest: %w", err)
+	}
+	var m Manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		return Manifest{}, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if m.Schema != Schema {
+		return Manifest{}, fmt.Errorf("reading %s: schema %q, want %q", path, m.Schema, Schema)
+	}
+	return m, nil
+}
+
+// Write stores m as the manifest of dir, at once or not at all. Equal manifests
+// give equal bytes.
+func Write(dir string, m Manifest) error {
+	m.Schema = Schema
+	data, err := Encode(m)
+	if err != nil {
+		return fmt.Errorf("writing the manifest of %s: %w", dir, err)
+	}
+	if err := replace(filepath.Join(dir, Name), data); err != nil {
+		return fmt.Errorf("writing the manifest of %s: %w", dir, err)
+	}
+	return nil
+}
+
+// Encode gives the bytes that Write stores.
+func Encode(m Manifest) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(m); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+func replace(path string, data []byte) (err error) {
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+Name+"-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(tmp.Name()) // the write's own error says more
+		}
+	}()
+	_, err = tmp.Write(data)
+	if err == nil {
+		err = tmp.Chmod(0o644)
+	}
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if cerr := tmp.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}
