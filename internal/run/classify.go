@@ -29,6 +29,11 @@ var signs = []struct {
 	{"virtual memory exhausted", ErrNoMemory},
 	{"Cannot allocate memory", ErrNoMemory},
 	{"Killed signal terminated program", ErrNoMemory},
+	{"internal compiler error: Killed", ErrNoMemory},
+	{"unable to execute command: Killed", ErrNoMemory},
+	{"terminated with signal 9 [Killed]", ErrNoMemory},
+	{"LLVM ERROR: out of memory", ErrNoMemory},
+	{"compiler is out of heap space", ErrNoMemory},
 	{"THESE PACKAGES DO NOT MATCH THE HASHES", ErrWrongHash},
 	{"couldn't find remote ref", ErrNoRef},
 	{"not our ref", ErrNoRef},
@@ -49,9 +54,11 @@ var signs = []struct {
 	{"Permission denied", ErrPermission},
 }
 
-func classify(stderr string) error {
+// Classify gives the kind of failure that output tells of, or nil. It is for
+// tools that pass on what others print, as build tools do.
+func Classify(output string) error {
 	for _, s := range signs {
-		if strings.Contains(stderr, s.text) {
+		if strings.Contains(output, s.text) {
 			return s.kind
 		}
 	}
