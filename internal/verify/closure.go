@@ -1,0 +1,287 @@
+package verify
+
+import (
+	"debug/elf"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"payload/internal/manifest"
+)
+
+// object is one ELF file, as far as the loader looks at it.
+type object struct {
+	path    string // in the payload
+	arch    string
+	interp  string // the loader it asks for; empty for a library
+	needed  []string
+	rpath   []string // DT_RPATH, ignored by the loader when there is a RUNPATH
+	runpath []string
+}
+
+// readObjects opens every ELF file of the payload, in order of path.
+func readObjects(res *Result, dir string, files []manifest.File) []*object {
+	var objects []*object
+	for _, f := range files {
+		if f.Link != "" {
+			continue
+		}
+		o, err := readObject(filepath.Join(dir, filepath.FromSlash(f.Path)))
+		if err != nil {
+			res.static("elf.unreadable", f.Path, f.Path+" is a damaged ELF file", err.Error(), f.Path)
+			continue
+		}
+		if o != nil {
+			o.path = f.Path
+			objects = append(objects, o)
+		}
+	}
+	return objects
+}
+
+// readObject gives nil for a file that isn't ELF.
+func readObject(file string) (*object, error) {
+	r, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	magic := make([]byte, len(elf.ELFMAG))
+	if _, err := r.ReadAt(magic, 0); err != nil || string(magic) != elf.ELFMAG {
+		return nil, nil //nolint:nilerr // too short to be ELF
+	}
+	f, err := elf.NewFile(r)
+	if err != nil {
+		return nil, err
+	}
+	if f.Type != elf.ET_EXEC && f.Type != elf.ET_DYN {
+		return nil, nil // an object or core file: the loader never sees it
+	}
+	o := &object{arch: manifest.ELFArch(f.Machine)}
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP && p.Filesz < 4096 {
+			interp, err := io.ReadAll(p.Open())
+			if err != nil {
+				return nil, err
+			}
+			o.interp = strings.TrimRight(string(interp), "\x00")
+		}
+	}
+	if o.needed, err = f.ImportedLibraries(); err != nil {
+		return nil, err
+	}
+	if o.rpath, err = searchPath(f, elf.DT_RPATH); err != nil {
+		return nil, err
+	}
+	o.runpath, err = searchPath(f, elf.DT_RUNPATH)
+	return o, err
+}
+
+func searchPath(f *elf.File, tag elf.DynTag) ([]string, error) {
+	values, err := f.DynString(tag)
+	if err != nil {
+		return nil, err
+	}
+	var dirs []string
+	for _, v := range values {
+		dirs = append(dirs, strings.Split(v, ":")...)
+	}
+	return dirs, nil
+}
+
+// checkArch reports files of another architecture than the program's, or than
+// most files' where no program is named.
+func checkArch(res *Result, objects []*object, program string) {
+	count := map[string]int{}
+	for _, o := range objects {
+		count[o.arch]++
+		if o.path == program {
+			count[o.arch] += len(objects)
+		}
+	}
+	for arch, n := range count {
+		if n > count[res.Static.Arch] || n == count[res.Static.Arch] && arch < res.Static.Arch {
+			res.Static.Arch = arch
+		}
+	}
+	for _, o := range objects {
+		if o.arch != res.Static.Arch {
+			res.static("arch.wrong", o.path, fmt.Sprintf("%s is for %s, the payload for %s", o.path, o.arch, res.Static.Arch), "", o.path)
+		}
+	}
+}
+
+// closure follows what every ELF file needs, by the loader's rules, with the
+// payload as the only place that is known.
+type closure struct {
+	res     *Result
+	dir     string
+	sys     platform
+	files   map[string]manifest.File
+	real    func(string) string
+	objects map[string]*object
+	seen    map[string]bool
+}
+
+func checkClosure(res *Result, dir string, files []manifest.File, objects []*object) {
+	c := &closure{res: res, dir: dir, sys: platforms["linux"], objects: map[string]*object{}, seen: map[string]bool{}}
+	c.files, c.real = layout(files)
+	for _, o := range objects {
+		c.objects[o.path] = o
+	}
+	// A program lends its RPATH to what it loads, so programs go first. What
+	// no one needs is loaded by name at run time, and stands for itself.
+	slices.SortStableFunc(objects, func(a, b *object) int { return loadRank(a) - loadRank(b) })
+	for _, o := range objects {
+		c.checkSearchPath(o)
+		if o.interp != "" && !(c.sys.systemLibrary(path.Base(o.interp)) && c.sys.inFolders(o.interp)) {
+			res.static("closure.outside", o.path+":"+o.interp, fmt.Sprintf("%s starts through %s, which is not a declared loader", o.path, o.interp), "", o.path)
+		}
+	}
+	needed := map[string]bool{}
+	for _, o := range objects {
+		for _, name := range o.needed {
+			needed[name] = true
+		}
+	}
+	for _, o := range objects {
+		if !needed[path.Base(o.path)] {
+			c.visit(o, nil)
+		}
+	}
+	for _, o := range objects { // what only others need, under a link's name or in a circle
+		c.visit(o, nil)
+	}
+}
+
+func loadRank(o *object) int {
+	if o.interp != "" {
+		return 0
+	}
+	return 1
+}
+
+func (c *closure) checkSearchPath(o *object) {
+	for _, dir := range slices.Concat(o.rpath, o.runpath) {
+		what := o.path + ":" + dir
+		switch {
+		case strings.HasPrefix(dir, "/"):
+			detail := "a user's machine has no such folder"
+			if exists(dir) {
+				detail = "this machine has the folder, a user's has not: a build tree's rpath hides what is missing"
+			}
+			c.res.static("rpath.absolute", what, fmt.Sprintf("%s searches the absolute folder %s", o.path, dir), detail, o.path)
+		case !originRelative(dir):
+			c.res.static("rpath.relative", what, fmt.Sprintf("%s searches %q, which depends on the working folder", o.path, dir), "only folders below $ORIGIN are found again", o.path)
+		}
+	}
+}
+
+func originRelative(dir string) bool {
+	rest, ok := cutOrigin(dir)
+	return ok && (rest == "" || rest[0] == '/') && !strings.Contains(rest, "$")
+}
+
+func cutOrigin(dir string) (string, bool) {
+	if rest, ok := strings.CutPrefix(dir, "${ORIGIN}"); ok {
+		return rest, true
+	}
+	return strings.CutPrefix(dir, "$ORIGIN")
+}
+
+// visit resolves what o needs. loaders are the objects that led to it, nearest
+// first.
+func (c *closure) visit(o *object, loaders []*object) {
+	if c.seen[o.path] {
+		return
+	}
+	c.seen[o.path] = true
+	chain := append([]*object{o}, loaders...)
+	for _, name := range o.needed {
+		if found := c.resolve(name, chain); found != nil {
+			c.visit(found, chain)
+		}
+	}
+}
+
+// resolve finds the library name for chain[0]. It reports what can't be found,
+// and gives nil for that and for the system's libraries.
+func (c *closure) resolve(name string, chain []*object) *object {
+	o := chain[0]
+	what := o.path + ":" + name
+	if strings.Contains(name, "/") {
+		c.res.static("closure.outside", what, fmt.Sprintf("%s needs %s by its path", o.path, name), "the loader takes a name with a slash as it is", o.path)
+		return nil
+	}
+	for _, dir := range searched(chain) {
+		file := path.Join(dir, name)
+		switch {
+		case path.IsAbs(dir) || dir == ".." || strings.HasPrefix(dir, "../"):
+			host := file
+			if !path.IsAbs(dir) {
+				host = filepath.Join(c.dir, filepath.FromSlash(file))
+			}
+			if exists(host) {
+				c.res.static("closure.outside", what, fmt.Sprintf("%s takes %s from outside the payload", o.path, name), "found in "+dir, o.path)
+				return nil
+			}
+		case c.real(file) != "":
+			found := c.objects[c.real(file)]
+			if found == nil {
+				c.res.static("closure.missing", what, fmt.Sprintf("%s needs %s, and what has that name is no library", o.path, name), "the loader stops at "+file, o.path, file)
+			}
+			return found
+		}
+	}
+	if c.sys.systemLibrary(name) {
+		return nil
+	}
+	for _, p := range slices.Sorted(maps.Keys(c.files)) {
+		if path.Base(p) == name {
+			c.res.static("rpath.missing", what, fmt.Sprintf("%s needs %s but does not search for it where it lies", o.path, name),
+				fmt.Sprintf("%s is in the payload; the search path of %s is %s", p, o.path, orNone(searched(chain))), o.path)
+			return nil
+		}
+	}
+	c.res.static("closure.missing", what, fmt.Sprintf("%s needs %s, which is neither in the payload nor a declared system library", o.path, name),
+		"the search path is "+orNone(searched(chain)), o.path)
+	return nil
+}
+
+// searched lists the folders that the loader looks into for chain[0]: its
+// RUNPATH, or else the RPATHs of itself and its loaders. Folders in the
+// payload are relative to it.
+func searched(chain []*object) []string {
+	var dirs []string
+	add := func(o *object, list []string) {
+		for _, dir := range list {
+			if rest, ok := cutOrigin(dir); ok {
+				dirs = append(dirs, path.Join(path.Dir(o.path), rest))
+			} else if path.IsAbs(dir) {
+				dirs = append(dirs, path.Clean(dir))
+			}
+		}
+	}
+	if len(chain[0].runpath) > 0 {
+		add(chain[0], chain[0].runpath)
+		return dirs
+	}
+	for _, o := range chain {
+		if len(o.runpath) == 0 {
+			add(o, o.rpath)
+		}
+	}
+	return dirs
+}
+
+func orNone(dirs []string) string {
+	if len(dirs) == 0 {
+		return "empty"
+	}
+	return strings.Join(dirs, ":")
+}

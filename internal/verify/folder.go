@@ -1,0 +1,81 @@
+package verify
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// copyFolder makes dst a copy of src, without the files that skip names by
+// their slash path. With hard links where the file system has them: a payload
+// can hold gigabytes, and a process sees the path that it opened.
+func copyFolder(src, dst string, skip func(string) bool) error {
+	err := filepath.WalkDir(src, func(from string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(src, from)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(dst, rel)
+		switch {
+		case entry.IsDir():
+			return os.MkdirAll(to, 0o755)
+		case skip != nil && skip(filepath.ToSlash(rel)):
+			return nil
+		case entry.Type()&fs.ModeSymlink != 0:
+			target, err := os.Readlink(from)
+			if err != nil {
+				return err
+			}
+			return os.Symlink(target, to)
+		case !entry.Type().IsRegular():
+			return fmt.Errorf("%s is neither file, folder nor link", rel)
+		}
+		if os.Link(from, to) == nil {
+			return nil
+		}
+		return copyFile(from, to)
+	})
+	if err != nil {
+		return fmt.Errorf("copying %s: %w", src, err)
+	}
+	return nil
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if cerr := out.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// minimalEnv is all that a started program sees of the world.
+func minimalEnv(home string) []string {
+	if runtime.GOOS == "windows" {
+		return []string{"SystemRoot=" + os.Getenv("SystemRoot"), "PATH=" + filepath.Join(os.Getenv("SystemRoot"), "System32"), "TEMP=" + home, "TMP=" + home}
+	}
+	return []string{"PATH=/usr/bin:/bin", "HOME=" + home, "TMPDIR=" + home, "LC_ALL=C"}
+}
+
+// threads is how many a program may use. A tiny model gains nothing from more
+// than a few, and loses on a machine that others use too.
+func threads() int { return max(1, min(4, runtime.NumCPU())) }

@@ -1,0 +1,134 @@
+package verify
+
+import (
+	"context"
+	"maps"
+	"regexp"
+	"slices"
+)
+
+// kind is a kind of program that can be started and asked. Everything that is
+// particular to one stands in its entry of kinds.
+type kind struct {
+	// args start the program. {model}, {host}, {port}, {name} and {threads}
+	// are filled in.
+	args []string
+	env  []string
+	// version prints what the program is; the pattern's first group is kept.
+	version        []string
+	versionPattern *regexp.Regexp
+	// portTaken matches the log line of a program that lost the race for its port.
+	portTaken *regexp.Regexp
+	health    string // GET of it gives 200 when the program is ready
+	// variant matches the base name of a module that is one of several for the
+	// same backend; the first group names it. The program picks one by itself.
+	variant *regexp.Regexp
+	probe   probe
+	// features are the CPU flags (as in /proc/cpuinfo) that a variant needs,
+	// only to tell why one can't run: the program's own verdict decides.
+	features map[string][]string
+	log      []pattern
+	checks   []check
+}
+
+// probe asks the program itself whether it would load one module. Programs
+// skip modules silently when they look for the best one; named by path they
+// say why.
+type probe struct {
+	args        []string
+	env         []string // {module} is filled in
+	loaded      *regexp.Regexp
+	unsupported *regexp.Regexp
+	broken      *regexp.Regexp // the first group tells why
+}
+
+// pattern is something that the log of a working program holds.
+type pattern struct {
+	name string
+	re   *regexp.Regexp
+	// accelerator restricts it to runs that expect another backend than the CPU.
+	accelerator bool
+}
+
+// Groups of a pattern that are looked at wherever they occur.
+const (
+	groupBackend = "backend" // must be the expected backend's name
+	groupModule  = "module"  // path of the module that was loaded
+	groupDone    = "done"    // must equal groupAll
+	groupAll     = "all"
+)
+
+// check is one exchange with a running program.
+type check struct {
+	name string
+	run  func(context.Context, *client) []problem
+}
+
+// problem is what a check found, before it is known in which variant.
+type problem struct {
+	id     string
+	what   string
+	title  string
+	detail string
+}
+
+// cpuBackend is the name that the log gives to the backend that always works.
+const cpuBackend = "CPU"
+
+var kinds = map[string]kind{
+	"completion-server": {
+		args: []string{
+			"--model", "{model}", "--alias", "{name}", "--host", "{host}", "--port", "{port}",
+			"--ctx-size", "1024", "--parallel", "2", "--threads", "{threads}",
+			"--offline", "--log-colors", "off", "--log-verbosity", "5",
+		},
+		// A failed assertion would otherwise wait for a debugger to print where.
+		env:            []string{"GGML_NO_BACKTRACE=1"},
+		version:        []string{"--version"},
+		versionPattern: regexp.MustCompile(`(?m)^version: (.+)$`),
+		portTaken:      regexp.MustCompile(`(?i)couldn't bind|address already in use`),
+		health:         "/health",
+		variant:        regexp.MustCompile(`^(?:lib)?ggml-cpu-(.+)\.(?:so|dll)$`),
+		probe: probe{
+			args:        []string{"--log-verbosity", "5", "--list-devices"},
+			env:         []string{"GGML_BACKEND_PATH={module}"},
+			loaded:      regexp.MustCompile(`loaded \S+ backend from {module}`),
+			unsupported: regexp.MustCompile(`backend .* is not supported on this system`),
+			broken:      regexp.MustCompile(`failed to load .*?: (.+)`),
+		},
+		features: map[string][]string{
+			"sandybridge":    {"sse4_2", "avx"},
+			"ivybridge":      {"sse4_2", "avx", "f16c"},
+			"piledriver":     {"sse4_2", "avx", "f16c", "fma"},
+			"haswell":        {"avx2", "f16c", "fma", "bmi2"},
+			"skylakex":       {"avx2", "f16c", "fma", "bmi2", "avx512f", "avx512cd", "avx512vl", "avx512dq", "avx512bw"},
+			"cannonlake":     {"avx2", "avx512f", "avx512vl", "avx512bw", "avx512vbmi"},
+			"cascadelake":    {"avx2", "avx512f", "avx512vl", "avx512bw", "avx512_vnni"},
+			"icelake":        {"avx2", "avx512f", "avx512vl", "avx512bw", "avx512vbmi", "avx512_vnni"},
+			"cooperlake":     {"avx2", "avx512f", "avx512vl", "avx512bw", "avx512_vnni", "avx512_bf16"},
+			"zen4":           {"avx2", "avx512f", "avx512vl", "avx512bw", "avx512vbmi", "avx512_vnni", "avx512_bf16"},
+			"alderlake":      {"avx2", "f16c", "fma", "bmi2", "avx_vnni"},
+			"sapphirerapids": {"avx512f", "avx512vbmi", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8"},
+			"armv8.2_1":      {"asimddp"},
+			"armv8.2_2":      {"asimddp", "asimdhp"},
+			"armv8.2_3":      {"asimddp", "asimdhp", "sve"},
+			"armv8.6_1":      {"asimddp", "asimdhp", "sve", "i8mm"},
+			"armv8.6_2":      {"asimddp", "asimdhp", "sve", "i8mm", "sve2"},
+			"armv9.2_1":      {"asimddp", "asimdhp", "sve", "i8mm", "sme"},
+			"armv9.2_2":      {"asimddp", "asimdhp", "sve", "i8mm", "sve2", "sme"},
+		},
+		log: []pattern{
+			{name: "backend", re: regexp.MustCompile(`loaded (?P<backend>\S+) backend from (?P<module>.+)$`)},
+			{name: "device", re: regexp.MustCompile(`^.*- (?P<backend>\w+?)\d* *: .+ \(\d+ MiB, \d+ MiB free\)`)},
+			{name: "layers", re: regexp.MustCompile(`layer +\d+ assigned to device (?P<backend>\w+?)\d*,`)},
+			{name: "layers offloaded", re: regexp.MustCompile(`offloaded (?P<done>\d+)/(?P<all>\d+) layers to GPU`), accelerator: true},
+			{name: "weights memory", re: regexp.MustCompile(`model buffer size = +[\d.]+ MiB`)},
+			{name: "cache memory", re: regexp.MustCompile(`KV buffer size = +[\d.]+ MiB`)},
+			{name: "compute memory", re: regexp.MustCompile(`compute buffer size = +[\d.]+ MiB`)},
+			{name: "flash attention", re: regexp.MustCompile(`flash_attn += \w+|Flash Attention (?:enabled|was auto)`)},
+		},
+		checks: completionChecks,
+	},
+}
+
+func kindNames() []string { return slices.Sorted(maps.Keys(kinds)) }

@@ -1,0 +1,324 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"payload/internal/manifest"
+	"payload/internal/run"
+	"payload/internal/verify/tinymodel"
+)
+
+// sessions is the runtime half: the program started as it is, then once with
+// every variant alone.
+type sessions struct {
+	kind     kind
+	options  Options
+	limits   limits
+	model    []byte
+	expected tinymodel.Expectations
+	res      *Result
+
+	temp string // real path; holds copies, model and home, and goes at the end
+}
+
+const modelFile = "model.gguf"
+
+func (s *sessions) run(ctx context.Context) error {
+	s.res.Runtime = &Runtime{Kind: s.options.Kind, Program: s.options.Program, Variants: []Variant{}, Skipped: []manifest.Skipped{}}
+	program := filepath.Join(s.options.Dir, filepath.FromSlash(s.options.Program))
+	if info, err := os.Stat(program); s.options.Program == "" || err != nil || info.IsDir() {
+		s.fault("program.missing", s.options.Program, fmt.Sprintf("the program %q is not in the payload", s.options.Program), "", s.options.Program)
+		return nil
+	}
+	if arch := s.res.Static.Arch; arch != "" && (arch != runtime.GOARCH || runtime.GOOS != "linux") {
+		s.skip(s.options.Program, fmt.Sprintf("the payload is for linux/%s, this machine is %s/%s", arch, runtime.GOOS, runtime.GOARCH))
+		return nil
+	}
+	temp, err := os.MkdirTemp("", "payload-verify-")
+	if err != nil {
+		return fmt.Errorf("verifying %s: %w", s.options.Dir, err)
+	}
+	defer removeTemp(temp)
+	if s.temp, err = filepath.EvalSymlinks(temp); err != nil {
+		return fmt.Errorf("verifying %s: %w", s.options.Dir, err)
+	}
+	if err := os.WriteFile(filepath.Join(s.temp, modelFile), s.model, 0o600); err != nil {
+		return fmt.Errorf("verifying %s: %w", s.options.Dir, err)
+	}
+	whole := filepath.Join(s.temp, "payload")
+	if err := copyFolder(s.options.Dir, whole, nil); err != nil {
+		return err
+	}
+	s.res.Runtime.Version, err = s.version(ctx, whole)
+	if err != nil {
+		return err
+	}
+	modules := s.modules()
+	runnable, err := s.verdicts(ctx, whole, modules)
+	if err != nil {
+		return err
+	}
+	best, err := s.session(ctx, whole, modules, "")
+	if err != nil {
+		return err
+	}
+	for _, name := range runnable {
+		if name == best {
+			continue // it has just answered, loaded by name
+		}
+		dir := filepath.Join(s.temp, "only-"+name)
+		err := copyFolder(whole, dir, func(rel string) bool {
+			other := s.variantOf(path.Base(rel))
+			return other != "" && other != name
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := s.session(ctx, dir, modules, name); err != nil {
+			return err
+		}
+		removeTemp(dir)
+	}
+	return nil
+}
+
+// removeTemp removes a folder of ours. That it stays behind is no fault of the
+// payload's, and there is nobody to tell.
+func removeTemp(dir string) { _ = os.RemoveAll(dir) }
+
+func (s *sessions) fault(id, what, title, detail string, paths ...string) {
+	s.res.Findings = append(s.res.Findings, fault(categoryRuntime, id, what, title, detail, paths...))
+}
+
+func (s *sessions) skip(name, reason string) {
+	s.res.Runtime.Skipped = append(s.res.Runtime.Skipped, manifest.Skipped{Name: name, Reason: reason})
+	s.options.Tell("%s not exercised: %s", name, reason)
+}
+
+func (s *sessions) launch(dir string) (launch, error) {
+	home, err := os.MkdirTemp(s.temp, "home-")
+	if err != nil {
+		return launch{}, fmt.Errorf("verifying %s: %w", s.options.Dir, err)
+	}
+	return launch{
+		kind: s.kind, limits: s.limits, dir: dir, program: s.options.Program,
+		model: filepath.Join(s.temp, modelFile), home: home,
+	}, nil
+}
+
+// once runs the program to its end and gives what it printed.
+func (s *sessions) once(ctx context.Context, dir string, args, env []string, module string) (*tape, error) {
+	l, err := s.launch(dir)
+	if err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, s.limits.probe)
+	defer cancel()
+	out := &tape{}
+	_, err = run.Do(limited, l.command(args, append(slices.Clone(s.kind.env), env...), strings.NewReplacer("{module}", module), out))
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("running %s: %w", s.options.Program, context.Cause(ctx))
+	}
+	return out, err
+}
+
+func (s *sessions) version(ctx context.Context, dir string) (string, error) {
+	if len(s.kind.version) == 0 {
+		return "", nil
+	}
+	out, err := s.once(ctx, dir, s.kind.version, nil, "")
+	if ctx.Err() != nil {
+		return "", err
+	}
+	if err != nil {
+		detail := err.Error()
+		if out != nil {
+			detail += "\n" + out.last(8)
+		}
+		s.fault("runtime.version", s.options.Program, s.options.Program+" can't tell its version", detail, s.options.Program)
+		return "", nil
+	}
+	v := firstGroup(s.kind.versionPattern, out.String())
+	if v == "" {
+		s.fault("log.missing", "version", s.options.Program+" prints no version", "pattern: "+s.kind.versionPattern.String(), s.options.Program)
+	}
+	return v, nil
+}
+
+// modules are the payload's variants by name, and their files' paths.
+func (s *sessions) modules() map[string]string {
+	found := map[string]string{}
+	if s.kind.variant == nil {
+		return found
+	}
+	files, err := manifest.Describe(s.options.Dir)
+	if err != nil {
+		return found // read a moment ago by the static half
+	}
+	for _, f := range files {
+		if name := s.variantOf(path.Base(f.Path)); name != "" && f.Link == "" {
+			found[name] = f.Path
+		}
+	}
+	return found
+}
+
+func (s *sessions) variantOf(base string) string {
+	if s.kind.variant == nil {
+		return ""
+	}
+	return firstGroup(s.kind.variant, base)
+}
+
+// session starts the program in dir, asks everything, and stops it. only is
+// the variant that dir is limited to; empty means that the program chooses. It
+// gives the variant that was loaded.
+func (s *sessions) session(ctx context.Context, dir string, modules map[string]string, only string) (string, error) {
+	l, err := s.launch(dir)
+	if err != nil {
+		return "", err
+	}
+	began := time.Now()
+	srv, err := start(ctx, l)
+	ready := time.Since(began)
+	if ctx.Err() != nil {
+		return "", err
+	}
+	if srv == nil {
+		s.fault("runtime.start", only, s.options.Program+" can't be started"+inVariant(only), err.Error(), s.options.Program)
+		return "", nil
+	}
+	name := only
+	if err != nil {
+		if only == "" {
+			name = s.loaded(srv)
+		}
+		if errors.Is(err, errEnded) {
+			return name, s.ended(ctx, l, srv, name, "starting")
+		}
+		s.fault("runtime.not-ready", name, s.options.Program+" "+errNotReady.Error()+inVariant(name), err.Error()+"\n"+srv.log.last(logLines), s.options.Program)
+		return name, nil
+	}
+	defer func() { _ = srv.stop() }() // a second stop does nothing
+	if only == "" {
+		name = s.loaded(srv)
+	}
+	c := newClient(srv.base, srv.name, s.expected, s.limits.request)
+	v := Variant{Name: name, Best: only == "" && name != "", ReadyMS: ready.Milliseconds()}
+	doing, problems := exercise(ctx, s.kind.checks, c, srv)
+	if ctx.Err() != nil {
+		return name, fmt.Errorf("asking %s: %w", s.options.Program, context.Cause(ctx))
+	}
+	v.Requests, v.PromptTPS, v.DecodeTPS = int(c.requests.Load()), c.promptTPS, c.decodeTPS
+	s.res.Runtime.Requests += v.Requests
+	if !srv.alive() {
+		return name, s.ended(ctx, l, srv, name, doing)
+	}
+	problems = append(problems, s.outside(srv)...)
+	if err := srv.stop(); err != nil {
+		if exit := new(run.ExitError); errors.As(err, &exit) {
+			return name, s.ended(ctx, l, srv, name, "stopping")
+		}
+		problems = append(problems, problem{
+			id: "runtime.stuck", what: "stop", title: s.options.Program + " " + err.Error(),
+			detail: fmt.Sprintf("killed after %s\n%s", s.limits.stop, srv.log.last(logLines)),
+		})
+	}
+	// The log is complete only now.
+	backend := s.options.Backend
+	if backend == "" {
+		backend = cpuBackend
+	}
+	module := ""
+	if name != "" {
+		module = path.Base(modules[name])
+	}
+	lines, bad := assertLog(srv.log.lines(), s.kind.log, backend, module)
+	v.Log = lines
+	problems = append(problems, bad...)
+	for _, p := range problems {
+		s.fault(p.id, strings.TrimSuffix(name+":"+p.what, ":"), p.title+inVariant(name), p.detail, s.options.Program)
+	}
+	if len(problems) == 0 {
+		s.res.Runtime.Variants = append(s.res.Runtime.Variants, v)
+		s.options.Tell("%s answered %d requests in %.1f s, prompt %.0f and text %.0f tokens a second",
+			strings.TrimSpace(s.options.Program+" "+name), v.Requests, time.Since(began).Seconds(), v.PromptTPS, v.DecodeTPS)
+	}
+	return name, nil
+}
+
+const logLines = 12
+
+func inVariant(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " (variant " + name + ")"
+}
+
+// loaded tells from the log which variant the program chose.
+func (s *sessions) loaded(srv *server) string {
+	for _, p := range s.kind.log {
+		i := p.re.SubexpIndex(groupModule)
+		if i < 0 {
+			continue
+		}
+		for _, line := range srv.log.lines() {
+			if m := p.re.FindStringSubmatch(line); m != nil {
+				if name := s.variantOf(filepath.Base(strings.TrimSpace(m[i]))); name != "" {
+					return name
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// exercise runs the checks until they are through or the program is gone. It
+// tells which one came last.
+func exercise(ctx context.Context, checks []check, c *client, srv *server) (string, []problem) {
+	var all []problem
+	last := ""
+	for _, ch := range checks {
+		last = ch.name
+		bad := ch.run(ctx, c)
+		all = append(all, bad...)
+		if slices.ContainsFunc(bad, func(p problem) bool { return p.id == "request.failed" || p.id == "stream.incomplete" }) {
+			srv.settle(ctx)
+		}
+		if !srv.alive() || ctx.Err() != nil {
+			break
+		}
+	}
+	return last, all
+}
+
+// outside reports files that the program has mapped and that a user's machine
+// does not have.
+func (s *sessions) outside(srv *server) []problem {
+	files, err := mappedFiles(srv.proc.PID())
+	if err != nil {
+		return []problem{{id: "runtime.maps", what: "maps", title: "what the program has mapped can't be read", detail: err.Error()}}
+	}
+	sys := platforms["linux"]
+	var bad []problem
+	for _, f := range files {
+		if strings.HasPrefix(f, s.temp+"/") || sys.allowsMapped(f) {
+			continue
+		}
+		bad = append(bad, problem{
+			id: "runtime.mapped-outside", what: path.Base(f), title: "the program has mapped " + f,
+			detail: "it lies neither in the payload's copy nor among the declared system files",
+		})
+	}
+	return bad
+}

@@ -1,0 +1,132 @@
+package verify
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"payload/internal/manifest"
+)
+
+// static runs the half that starts nothing.
+func static(res *Result, o Options) error {
+	got, err := manifest.Describe(o.Dir)
+	if err != nil {
+		return &FolderError{Dir: o.Dir, Err: err}
+	}
+	for _, f := range got {
+		res.Static.Files++
+		res.Static.Bytes += f.Size
+		res.Static.Floor.Raise(f.Floor)
+	}
+	compareWithManifest(res, o.Dir, got)
+	checkLinks(res, got)
+	objects := readObjects(res, o.Dir, got)
+	res.Static.ELF = len(objects)
+	checkArch(res, objects, o.Program)
+	checkClosure(res, o.Dir, got, objects)
+	if len(res.Findings) == 0 {
+		o.Tell("%d files as in %s, %d ELF files complete", res.Static.Files, manifest.Name, res.Static.ELF)
+	}
+	return nil
+}
+
+func (r *Result) static(id, what, title, detail string, paths ...string) {
+	r.Findings = append(r.Findings, fault(categoryStatic, id, what, title, detail, paths...))
+}
+
+func compareWithManifest(res *Result, dir string, got []manifest.File) {
+	m, err := manifest.Read(dir)
+	if errors.As(err, new(*manifest.MissingError)) {
+		res.static("manifest.missing", manifest.Name, "the payload has no "+manifest.Name,
+			"without it nothing says what the files should be", manifest.Name)
+		return
+	}
+	if err != nil {
+		res.static("manifest.unreadable", manifest.Name, manifest.Name+" can't be read", err.Error(), manifest.Name)
+		return
+	}
+	here := map[string]manifest.File{}
+	for _, f := range got {
+		here[f.Path] = f
+	}
+	listed := map[string]bool{}
+	for _, want := range m.Files {
+		listed[want.Path] = true
+		f, ok := here[want.Path]
+		switch {
+		case !ok:
+			res.static("files.missing", want.Path, want.Path+" is missing", "listed in "+manifest.Name, want.Path)
+		case f.Link != want.Link:
+			res.static("links.changed", want.Path, want.Path+" is not the link that was staged",
+				fmt.Sprintf("points to %q, %s says %q", f.Link, manifest.Name, want.Link), want.Path)
+		case f.SHA256 != want.SHA256 || f.Size != want.Size:
+			res.static("digest.changed", want.Path, want.Path+" is not the file that was staged",
+				fmt.Sprintf("SHA-256 %s, %d bytes; %s says %s, %d bytes", f.SHA256, f.Size, manifest.Name, want.SHA256, want.Size), want.Path)
+		case f.Executable != want.Executable && runtime.GOOS != "windows":
+			res.static("files.mode", want.Path, want.Path+" lost or gained its executable bit",
+				fmt.Sprintf("executable %t, %s says %t", f.Executable, manifest.Name, want.Executable), want.Path)
+		}
+	}
+	for _, f := range got {
+		if !listed[f.Path] {
+			res.static("files.extra", f.Path, f.Path+" is not in "+manifest.Name, "", f.Path)
+		}
+	}
+}
+
+// checkLinks reports links that lead out of the payload or nowhere.
+func checkLinks(res *Result, got []manifest.File) {
+	_, real := layout(got)
+	for _, f := range got {
+		if f.Link == "" {
+			continue
+		}
+		target := path.Join(path.Dir(f.Path), f.Link)
+		switch {
+		case strings.HasPrefix(f.Link, "/") || filepath.IsAbs(f.Link) || target == ".." || strings.HasPrefix(target, "../"):
+			res.static("links.outside", f.Path, f.Path+" is a link out of the payload", "points to "+f.Link, f.Path)
+		case real(f.Path) == "":
+			res.static("links.broken", f.Path, f.Path+" is a link to nothing", "points to "+f.Link, f.Path)
+		}
+	}
+}
+
+// layout gives the payload's files by path, and a function that follows links
+// to a regular file inside the payload; it gives "" where there is none.
+func layout(got []manifest.File) (map[string]manifest.File, func(string) string) {
+	files, dirs := map[string]manifest.File{}, map[string]bool{}
+	for _, f := range got {
+		files[f.Path] = f
+		for d := path.Dir(f.Path); d != "."; d = path.Dir(d) {
+			dirs[d] = true
+		}
+	}
+	return files, func(p string) string {
+		for range 40 { // as many as the kernel follows
+			f, ok := files[p]
+			switch {
+			case !ok && dirs[p]:
+				return p
+			case !ok:
+				return ""
+			case f.Link == "":
+				return p
+			case strings.HasPrefix(f.Link, "/"):
+				return ""
+			}
+			p = path.Join(path.Dir(p), f.Link)
+		}
+		return ""
+	}
+}
+
+// exists says whether a file is on this machine.
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}

@@ -1,0 +1,270 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"payload/internal/manifest"
+	"payload/internal/report"
+	"payload/internal/run"
+)
+
+// compile builds C text into dir/name with the given words of the command line.
+func compile(t *testing.T, dir, name, text string, args ...string) {
+	t.Helper()
+	src := filepath.Join(t.TempDir(), "x.c")
+	put(t, src, text)
+	out := filepath.Join(dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	all := append([]string{"cc", "-g", "-o", out, src, "-L" + filepath.Dir(out), "-Wl,--enable-new-dtags"}, args...)
+	if _, err := run.Do(context.Background(), run.Cmd{Args: all}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// seal writes the manifest of dir as it is now.
+func seal(t *testing.T, dir string) {
+	t.Helper()
+	files, err := manifest.Describe(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := manifest.Write(dir, manifest.Manifest{Files: files}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const origin = "-Wl,-rpath,$ORIGIN"
+
+// goodPayload is a program, a library under a link, a library that only the
+// first one needs, and a module that is loaded by name.
+func goodPayload(t *testing.T) string {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs a compiler for ELF")
+	}
+	dir := t.TempDir()
+	compile(t, dir, "libdeep.so", "int deep(void) { return 1; }", "-shared", "-fPIC", "-Wl,-soname,libdeep.so")
+	compile(t, dir, "libbase.so.1", "int deep(void); int base(void) { return deep(); }", "-shared", "-fPIC", "-Wl,-soname,libbase.so.1", "-ldeep", origin)
+	if err := os.Symlink("libbase.so.1", filepath.Join(dir, "libbase.so")); err != nil {
+		t.Fatal(err)
+	}
+	compile(t, dir, "prog", "int base(void); int main(void) { return base(); }", "-lbase", "-Wl,-rpath-link,"+dir, origin)
+	compile(t, dir, "sub/libmod.so", "int base(void); int mod(void) { return base(); }", "-shared", "-fPIC", "-L"+dir, "-lbase", "-Wl,-rpath,$ORIGIN/..")
+	seal(t, dir)
+	return dir
+}
+
+func verifyStatic(t *testing.T, dir string) Result {
+	t.Helper()
+	res, err := Payload(context.Background(), Options{Dir: dir, Program: "prog"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+func keys(findings []report.Finding) []string {
+	list := []string{}
+	for _, f := range findings {
+		list = append(list, f.Key)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func TestStaticGood(t *testing.T) {
+	res := verifyStatic(t, goodPayload(t))
+	if len(res.Findings) > 0 || res.Failed() {
+		t.Errorf("found %+v", res.Findings)
+	}
+	if res.Static.ELF != 4 || res.Static.Files != 5 || res.Static.Arch != runtime.GOARCH || res.Static.Floor.Glibc == "" {
+		t.Errorf("saw %+v", res.Static)
+	}
+	if v := res.Verified(); !v.Static || v.Kind != "" {
+		t.Errorf("verified %+v", v)
+	}
+}
+
+func TestStaticFaults(t *testing.T) {
+	shared := []string{"-shared", "-fPIC"}
+	for _, tt := range []struct {
+		name   string
+		change func(t *testing.T, dir string)
+		sealed bool // the manifest is written again after the change
+		want   []string
+	}{
+		{"flipped byte", func(t *testing.T, dir string) {
+			path := filepath.Join(dir, "libdeep.so")
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data[len(data)-1] ^= 1
+			put(t, path, string(data))
+		}, false, []string{"digest.changed:libdeep.so"}},
+		{"missing file", func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, "sub", "libmod.so")) }, false, []string{"files.missing:sub/libmod.so"}},
+		{"extra file", func(t *testing.T, dir string) { put(t, filepath.Join(dir, "x", "y"), "z") }, false, []string{"files.extra:x/y"}},
+		{"lost executable bit", func(t *testing.T, dir string) { os.Chmod(filepath.Join(dir, "prog"), 0o644) }, false, []string{"files.mode:prog"}},
+		{"other link", func(t *testing.T, dir string) {
+			os.Remove(filepath.Join(dir, "libbase.so"))
+			os.Symlink("libdeep.so", filepath.Join(dir, "libbase.so"))
+		}, false, []string{"links.changed:libbase.so"}},
+		{"link out", func(t *testing.T, dir string) { os.Symlink("../../etc/passwd", filepath.Join(dir, "sub", "l")) }, true, []string{"links.outside:sub/l"}},
+		{"absolute link", func(t *testing.T, dir string) { os.Symlink("/etc/passwd", filepath.Join(dir, "l")) }, true, []string{"links.outside:l"}},
+		{"dangling link", func(t *testing.T, dir string) { os.Symlink("nothing", filepath.Join(dir, "l")) }, true, []string{"links.broken:l"}},
+		{"links in a circle", func(t *testing.T, dir string) {
+			os.Symlink("b", filepath.Join(dir, "a"))
+			os.Symlink("a", filepath.Join(dir, "b"))
+		}, true, []string{"links.broken:a", "links.broken:b"}},
+		{"no manifest", func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, manifest.Name)) }, false, []string{"manifest.missing:payload.json"}},
+		{"broken manifest", func(t *testing.T, dir string) { put(t, filepath.Join(dir, manifest.Name), "{") }, false, []string{"manifest.unreadable:payload.json"}},
+		{"damaged ELF", func(t *testing.T, dir string) { put(t, filepath.Join(dir, "libbad.so"), "\x7fELFnot at all") }, true, []string{"elf.unreadable:libbad.so"}},
+		{"library gone", func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, "libdeep.so")) }, true, []string{"closure.missing:libbase.so.1:libdeep.so"}},
+		{"link gone", func(t *testing.T, dir string) {
+			os.Rename(filepath.Join(dir, "libbase.so.1"), filepath.Join(dir, "libbase.so.1.0"))
+			os.Remove(filepath.Join(dir, "libbase.so"))
+		}, true, []string{"closure.missing:prog:libbase.so.1", "closure.missing:sub/libmod.so:libbase.so.1"}},
+		{"text in a library's place", func(t *testing.T, dir string) { put(t, filepath.Join(dir, "libdeep.so"), "not a library") }, true, []string{"closure.missing:libbase.so.1:libdeep.so"}},
+		{"no rpath", func(t *testing.T, dir string) {
+			compile(t, dir, "sub/libmod.so", "int base(void); int mod(void) { return base(); }", append(shared, "-L"+dir, "-lbase")...)
+		}, true, []string{"rpath.missing:sub/libmod.so:libbase.so.1"}},
+		{"rpath to another folder", func(t *testing.T, dir string) {
+			compile(t, dir, "sub/libmod.so", "int base(void); int mod(void) { return base(); }", append(shared, "-L"+dir, "-lbase", origin)...)
+		}, true, []string{"rpath.missing:sub/libmod.so:libbase.so.1"}},
+		{"rpath of the build tree", func(t *testing.T, dir string) {
+			compile(t, dir, "sub/libmod.so", "int base(void); int mod(void) { return base(); }", append(shared, "-L"+dir, "-lbase", "-Wl,-rpath,$ORIGIN/..:/nowhere/build/bin")...)
+		}, true, []string{"rpath.absolute:sub/libmod.so:/nowhere/build/bin"}},
+		{"relative and empty rpath", func(t *testing.T, dir string) {
+			compile(t, dir, "sub/libmod.so", "int base(void); int mod(void) { return base(); }", append(shared, "-L"+dir, "-lbase", "-Wl,-rpath,$ORIGIN/..:lib:")...)
+		}, true, []string{"rpath.relative:sub/libmod.so:", "rpath.relative:sub/libmod.so:lib"}},
+		{"library of this machine only", func(t *testing.T, dir string) {
+			compile(t, dir, "libz.so.9", "int zed(void) { return 0; }", append(shared, "-Wl,-soname,libz.so.9")...)
+			compile(t, dir, "libmod2.so", "int zed(void); int mod(void) { return zed(); }", append(shared, "-l:libz.so.9", origin)...)
+			os.Remove(filepath.Join(dir, "libz.so.9"))
+		}, true, []string{"closure.missing:libmod2.so:libz.so.9"}},
+		{"needed by path", func(t *testing.T, dir string) {
+			out := t.TempDir()
+			compile(t, out, "libfar.so", "int far(void) { return 0; }", shared...)
+			compile(t, dir, "libmod2.so", "int far(void); int mod(void) { return far(); }", append(shared, filepath.Join(out, "libfar.so"))...)
+		}, true, []string{"closure.outside:libmod2.so:"}},
+		{"found outside", func(t *testing.T, dir string) {
+			compile(t, filepath.Dir(dir), "libout.so", "int out(void) { return 0; }", append(shared, "-Wl,-soname,libout.so")...)
+			compile(t, dir, "libmod2.so", "int out(void); int mod(void) { return out(); }", append(shared, "-L"+filepath.Dir(dir), "-lout", "-Wl,-rpath,$ORIGIN/..")...)
+		}, true, []string{"closure.outside:libmod2.so:libout.so"}},
+		{"other architecture", func(t *testing.T, dir string) {
+			path := filepath.Join(dir, "sub", "libmod.so")
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data[18], data[19] = 243, 0 // e_machine: RISC-V
+			put(t, path, string(data))
+		}, true, []string{"arch.wrong:sub/libmod.so"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "payload")
+			if err := copyFolder(goodPayload(t), dir, nil); err != nil {
+				t.Fatal(err)
+			}
+			tt.change(t, dir)
+			if tt.sealed {
+				os.Remove(filepath.Join(dir, manifest.Name))
+				seal(t, dir)
+			}
+			res := verifyStatic(t, dir)
+			got := keys(res.Findings)
+			if len(got) == len(tt.want) && len(got) > 0 && strings.HasSuffix(tt.want[0], ":") && strings.HasPrefix(got[0], tt.want[0]) {
+				got[0] = tt.want[0] // the key holds a temporary folder
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("got  %q\nwant %q\n%+v", got, tt.want, res.Findings)
+			}
+			if !res.Failed() || res.Verified().Static {
+				t.Error("the result does not fail")
+			}
+		})
+	}
+}
+
+// A program's DT_RPATH serves the libraries that it loads, a RUNPATH does not.
+func TestRpathIsInherited(t *testing.T) {
+	dir := t.TempDir()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs a compiler for ELF")
+	}
+	compile(t, dir, "lib/libdeep.so", "int deep(void) { return 1; }", "-shared", "-fPIC", "-Wl,-soname,libdeep.so")
+	compile(t, dir, "lib/libbase.so", "int deep(void); int base(void) { return deep(); }", "-shared", "-fPIC", "-Wl,-soname,libbase.so", "-ldeep")
+	for _, tt := range []struct {
+		tags string
+		want []string
+	}{
+		{"-Wl,--disable-new-dtags", []string{}},
+		{"-Wl,--enable-new-dtags", []string{"rpath.missing:lib/libbase.so:libdeep.so"}},
+	} {
+		compile(t, dir, "prog", "int base(void); int main(void) { return base(); }", "-L"+filepath.Join(dir, "lib"), "-lbase", "-Wl,-rpath-link,"+filepath.Join(dir, "lib"), tt.tags, "-Wl,-rpath,$ORIGIN/lib")
+		os.Remove(filepath.Join(dir, manifest.Name))
+		seal(t, dir)
+		_, err := run.Do(context.Background(), run.Cmd{Args: []string{filepath.Join(dir, "prog")}})
+		exit := new(run.ExitError)
+		if loads := errors.As(err, &exit) && exit.Code == 1; loads != (len(tt.want) == 0) {
+			t.Errorf("%s: the loader itself says %v", tt.tags, err)
+		}
+		if got := keys(verifyStatic(t, dir).Findings); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", tt.tags, got, tt.want)
+		}
+	}
+}
+
+func TestNotAPayload(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "f")
+	put(t, file, "")
+	for _, dir := range []string{file, file + "-not-there"} {
+		if _, err := Payload(context.Background(), Options{Dir: dir}); !errors.As(err, new(*FolderError)) {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+	if _, err := Payload(context.Background(), Options{Dir: t.TempDir(), Kind: "teapot"}); !errors.As(err, new(*KindError)) {
+		t.Errorf("unknown kind: %v", err)
+	}
+}
+
+func TestAllowsMapped(t *testing.T) {
+	p := platforms["linux"]
+	for file, want := range map[string]bool{
+		"/usr/lib/x86_64-linux-gnu/libc.so.6":                         true,
+		"/usr/lib/x86_64-linux-gnu/libstdc++.so.6.0.30":               true,
+		"/opt/conda/lib/libstdc++.so.6.0.30":                          false,
+		"/usr/lib/x86_64-linux-gnu/libgomp.so.1.0.0":                  false,
+		"/usr/lib/x86_64-linux-gnu/libcrypto.so.3":                    false,
+		"/usr/lib/locale/locale-archive":                              true,
+		"/usr/lib/locale/C.utf8/LC_CTYPE":                             true,
+		"/usr/lib/x86_64-linux-gnu/gconv/gconv-modules.cache":         true,
+		"/work/build/bin/libggml.so":                                  false,
+		"/dev/nvidiactl":                                              true,
+		"/usr/lib/x86_64-linux-gnu/libnvidia-ptxjitcompiler.so.550.1": true,
+	} {
+		if got := p.allowsMapped(file); got != want {
+			t.Errorf("%s: %v", file, got)
+		}
+	}
+}

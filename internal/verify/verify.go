@@ -1,0 +1,162 @@
+// Package verify proves that a staged payload is what its manifest says, needs
+// nothing that a user's machine lacks, and works: the program answers real
+// requests from a copied folder, once with every variant this machine can run.
+//
+// It only reads the payload. Everything it starts and writes lives in a
+// temporary folder and ends with the call, also when the context ends. What a
+// kind of program is, which arguments it takes and what its log must hold, is
+// data in kind.go; what a machine is expected to bring is data in platform.go.
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"payload/internal/manifest"
+	"payload/internal/report"
+	"payload/internal/verify/tinymodel"
+)
+
+// Schema is the value of a result's first key.
+const Schema = "payload.verify/v1"
+
+// Options say what to verify.
+type Options struct {
+	Dir      string   // the payload: the folder that holds payload.json
+	NoRun    bool     // static half only
+	Kind     string   // of runtime verification; empty means static only
+	Program  string   // the file to start, relative to Dir
+	Backend  string   // the backend whose name the log must show; empty means the CPU
+	Variants []string // the CPU variants to exercise; empty means all that are there
+	// Tell is given a line for each step as it ends; nil means silence.
+	Tell func(format string, args ...any)
+}
+
+// Result is what was found.
+type Result struct {
+	Schema   string           `json:"schema"`
+	Dir      string           `json:"dir"`
+	Static   Static           `json:"static"`
+	Runtime  *Runtime         `json:"runtime,omitempty"` // absent when nothing was started
+	Findings []report.Finding `json:"findings"`
+}
+
+// Static is what the static half saw.
+type Static struct {
+	Files int            `json:"files"`
+	Bytes int64          `json:"bytes"`
+	ELF   int            `json:"elf"`
+	Arch  string         `json:"arch,omitempty"`
+	Floor manifest.Floor `json:"floor"`
+}
+
+// Runtime is what the runtime half saw.
+type Runtime struct {
+	Kind     string             `json:"kind"`
+	Program  string             `json:"program"`
+	Version  string             `json:"version,omitempty"`
+	Variants []Variant          `json:"variants"` // one without a name when the program has no variants
+	Skipped  []manifest.Skipped `json:"skipped"`
+	Requests int                `json:"requests"`
+}
+
+// Variant is one started program. Speeds are tokens a second.
+type Variant struct {
+	Name      string            `json:"name,omitempty"`
+	Best      bool              `json:"best,omitempty"` // what the program picks by itself here
+	ReadyMS   int64             `json:"ready_ms"`
+	Requests  int               `json:"requests"`
+	PromptTPS float64           `json:"prompt_tps"`
+	DecodeTPS float64           `json:"decode_tps"`
+	Log       map[string]string `json:"log,omitempty"` // pattern name to the line that matched
+}
+
+// Failed says whether the payload must not be used.
+func (r *Result) Failed() bool { return report.Worst(r.Findings) == report.Error }
+
+// Verified is the result in the manifest's words. A variant that an error was
+// found with is left out.
+func (r *Result) Verified() *manifest.Verified {
+	v := &manifest.Verified{Static: !slices.ContainsFunc(r.Findings, func(f report.Finding) bool {
+		return f.Category == categoryStatic && f.Severity == report.Error
+	})}
+	if r.Runtime == nil {
+		return v
+	}
+	v.Kind, v.Version, v.Skipped = r.Runtime.Kind, r.Runtime.Version, r.Runtime.Skipped
+	for _, ran := range r.Runtime.Variants {
+		if ran.Name != "" && ran.Requests > 0 {
+			v.Variants = append(v.Variants, ran.Name)
+		}
+	}
+	slices.Sort(v.Variants)
+	return v
+}
+
+// FolderError is a path that can't hold a payload.
+type FolderError struct {
+	Dir string
+	Err error
+}
+
+func (e *FolderError) Error() string { return fmt.Sprintf("verifying %s: %v", e.Dir, e.Err) }
+func (e *FolderError) Unwrap() error { return e.Err }
+
+// KindError is a kind of verification that does not exist.
+type KindError struct{ Kind string }
+
+func (e *KindError) Error() string {
+	return fmt.Sprintf("no kind of verification is named %q; there are %v", e.Kind, kindNames())
+}
+
+// Payload verifies the payload in o.Dir. What is wrong with it is in the
+// findings; an error means that it could not be judged: a *FolderError, a
+// *KindError, or ctx's cause.
+func Payload(ctx context.Context, o Options) (Result, error) {
+	if o.Tell == nil {
+		o.Tell = func(string, ...any) {}
+	}
+	res := Result{Schema: Schema, Dir: o.Dir, Findings: []report.Finding{}}
+	info, err := os.Stat(o.Dir)
+	if err == nil && !info.IsDir() {
+		err = errors.New("not a folder")
+	}
+	if err != nil {
+		return res, &FolderError{Dir: o.Dir, Err: err}
+	}
+	k, known := kinds[o.Kind]
+	if o.Kind != "" && !known {
+		return res, &KindError{Kind: o.Kind}
+	}
+	if err := static(&res, o); err != nil {
+		return res, err
+	}
+	if o.Kind == "" || o.NoRun {
+		return res, nil
+	}
+	expected, err := tinymodel.Expected()
+	if err != nil {
+		return res, err
+	}
+	s := &sessions{kind: k, options: o, limits: defaultLimits, model: tinymodel.GGUF, expected: expected, res: &res}
+	return res, s.run(ctx)
+}
+
+const (
+	categoryStatic  = "static"
+	categoryRuntime = "runtime"
+)
+
+// fault makes an error finding whose key is stable as long as what names it is.
+func fault(category, id, what, title, detail string, paths ...string) report.Finding {
+	f := report.Finding{
+		ID: id, Key: id + ":" + what, Category: category, Severity: report.Error, Title: title, Detail: detail,
+	}
+	for _, p := range paths {
+		f.Where = append(f.Where, report.Place{Path: p})
+	}
+	return f
+}
