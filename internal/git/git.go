@@ -6,12 +6,16 @@ package git
 
 import (
 	"context"
+	"crypto/sha1" //nolint:gosec // the checksum git's index format ends with
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/sourcegraph/conc/pool"
 
 	"payload/internal/run"
 )
@@ -132,18 +136,45 @@ func (r Repo) Has(ctx context.Context, object string) (bool, error) {
 
 // WriteDir stores the content of folder dir, ignored files included and a
 // stray .git left out, and returns its tree id. index is where the index is
-// kept; it holds the stat data that later makes Changed quick.
+// kept: what is there already is brought up to date by stat data, so remove it
+// first where every byte has to be read again.
 func (r Repo) WriteDir(ctx context.Context, dir, index string) (string, error) {
-	if err := os.Remove(index); err != nil && !errors.Is(err, os.ErrNotExist) {
+	list, err := Walk(dir)
+	if err != nil {
 		return "", fmt.Errorf("hashing %s: %w", dir, err)
 	}
-	// -f keeps what a .gitignore of the tree names. A nested .git, file or
-	// folder, is never part of a source.
-	add := Call{Index: index, WorkTree: dir, Args: []string{"add", "-A", "-f", "--", ".", ":(exclude,glob)**/.git", ":(exclude,glob)**/.git/**"}}
-	if _, err := r.Do(ctx, add); err != nil {
+	if len(list.Special) > 0 {
+		return "", fmt.Errorf("hashing %s: %s is neither a file, a folder nor a link", dir, list.Special[0])
+	}
+	old, err := r.indexed(ctx, dir, index)
+	if err != nil {
+		if err := os.Remove(index); err != nil {
+			return "", fmt.Errorf("hashing %s: removing its damaged index: %w", dir, err)
+		}
+	}
+	// Not "git add": that records a repository nested in dir as one commit id
+	// and passes over what an ignore file names.
+	names := strings.Join(append(old, list.Files...), "\x00")
+	update := Call{Index: index, WorkTree: dir, Args: []string{"update-index", "--add", "--remove", "--replace", "-z", "--stdin"}, Stdin: strings.NewReader(names)}
+	if _, err := r.Do(ctx, update); err != nil {
 		return "", fmt.Errorf("hashing %s: %w", dir, err)
 	}
 	return r.WriteTree(ctx, index)
+}
+
+// indexed lists the names an index holds; none when there is no index.
+func (r Repo) indexed(ctx context.Context, dir, index string) ([]string, error) {
+	if _, err := os.Stat(index); errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err := checkIndex(index); err != nil {
+		return nil, err
+	}
+	out, err := r.Do(ctx, Call{Index: index, WorkTree: dir, Args: []string{"ls-files", "-z"}})
+	if err != nil {
+		return nil, fmt.Errorf("reading the index of %s: %w", dir, err)
+	}
+	return SplitZ(out), nil
 }
 
 // WriteTree stores the tree that an index holds and returns its id.
@@ -185,26 +216,63 @@ func (r Repo) Refresh(ctx context.Context, dir, index string) error {
 }
 
 // Changed lists the files of dir that differ from tree: changed, missing, or
-// extra ones (ignored files too). index must describe tree; a stat that did
-// not change is trusted, ctime included.
+// extra ones (ignored files, a .git and empty folders too). index must describe
+// tree; a stat that did not change is trusted, ctime included, so a name listed
+// here may still have its old content. A damaged index is an error.
 func (r Repo) Changed(ctx context.Context, tree, dir, index string) ([]string, error) {
-	var names []string
-	for _, args := range [][]string{
-		{"diff-index", "--cached", "--name-only", "-z", tree, "--"},
-		{"diff-files", "--name-only", "-z"},
-		{"ls-files", "--others", "-z"},
-	} {
-		out, err := r.Do(ctx, Call{Index: index, WorkTree: dir, Args: args})
-		if err != nil {
-			return nil, fmt.Errorf("checking %s: %w", dir, err)
-		}
-		names = append(names, splitZ(out)...)
+	// git trusts whatever it can parse of an index.
+	if err := checkIndex(index); err != nil {
+		return nil, fmt.Errorf("checking %s: %w", dir, err)
 	}
-	return names, nil
+	var differing, indexed []string
+	var list Listing
+	work := pool.New().WithContext(ctx)
+	work.Go(func(ctx context.Context) error {
+		// Tree against index against files in one pass.
+		out, err := r.Do(ctx, Call{Index: index, WorkTree: dir, Args: []string{"diff-index", "--name-only", "-z", tree, "--"}})
+		differing = SplitZ(out)
+		return err
+	})
+	work.Go(func(ctx context.Context) (err error) {
+		indexed, err = r.indexed(ctx, dir, index)
+		return err
+	})
+	work.Go(func(context.Context) (err error) {
+		list, err = Walk(dir)
+		return err
+	})
+	if err := work.Wait(); err != nil {
+		return nil, fmt.Errorf("checking %s: %w", dir, err)
+	}
+	known := make(map[string]bool, len(indexed))
+	for _, name := range indexed {
+		known[name] = true
+	}
+	names := slices.Concat(differing, list.Strays, list.Empty, list.Special)
+	for _, name := range list.Files {
+		if !known[name] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }
 
-// splitZ splits the output of a -z command.
-func splitZ(out []byte) []string {
+// checkIndex compares the checksum at the end of an index with its content.
+func checkIndex(index string) error {
+	data, err := os.ReadFile(index)
+	if err != nil {
+		return fmt.Errorf("reading an index: %w", err)
+	}
+	at := len(data) - sha1.Size
+	if at < 0 || sha1.Sum(data[:at]) != [sha1.Size]byte(data[at:]) {
+		return fmt.Errorf("reading an index: %s is damaged", index)
+	}
+	return nil
+}
+
+// SplitZ splits the output of a -z command.
+func SplitZ(out []byte) []string {
 	text := strings.TrimSuffix(string(out), "\x00")
 	if text == "" {
 		return nil

@@ -1,0 +1,56 @@
+package git
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"payload/internal/run"
+)
+
+// RemoteRef is one name that another repository answers with.
+type RemoteRef struct {
+	Name string // "refs/tags/v1", or "refs/tags/v1^{}" for what an annotated tag names
+	ID   string
+}
+
+// LsRemote asks the repository at location, a URL or an absolute path, for the
+// refs with exactly these full names. Those that it lacks are left out.
+func LsRemote(ctx context.Context, location string, names ...string) ([]RemoteRef, error) {
+	refs, err := lsRemote(ctx, location, names...)
+	// git matches the end of a name: refs/heads/refs/tags/v1 is found too.
+	return slices.DeleteFunc(refs, func(r RemoteRef) bool { return !slices.Contains(names, r.Name) }), err
+}
+
+// RemoteTags lists the tags of the repository at location, without refs/tags/.
+func RemoteTags(ctx context.Context, location string) ([]string, error) {
+	refs, err := lsRemote(ctx, location, "refs/tags/*")
+	var tags []string
+	for _, r := range refs {
+		if tag, ok := strings.CutPrefix(r.Name, "refs/tags/"); ok && !strings.HasSuffix(tag, "^{}") {
+			tags = append(tags, tag)
+		}
+	}
+	return tags, err
+}
+
+func lsRemote(ctx context.Context, location string, patterns ...string) ([]RemoteRef, error) {
+	// Outside every repository, so that none of the user's settings apply.
+	nowhere := os.TempDir()
+	env := append([]string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(nowhere)}, isolated...)
+	words := append([]string{"git", "ls-remote", "-q", "--", location}, patterns...)
+	res, err := run.Do(ctx, run.Cmd{Dir: nowhere, Args: words, Env: env, Grace: 500 * time.Millisecond})
+	if err != nil {
+		return nil, err
+	}
+	var refs []RemoteRef
+	for line := range strings.Lines(string(res.Stdout)) {
+		if id, name, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok {
+			refs = append(refs, RemoteRef{Name: name, ID: id})
+		}
+	}
+	return refs, nil
+}

@@ -1,0 +1,101 @@
+package pin
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/go-version"
+
+	"payload/internal/config"
+)
+
+var (
+	buildRef    = regexp.MustCompile(`^b([0-9]{1,9})$`)
+	versionRef  = regexp.MustCompile(`^v?[0-9]+(\.[0-9]+)*([-+][0-9A-Za-z.+-]+)?$`)
+	anyHex      = regexp.MustCompile(`^[0-9a-fA-F]+$`)
+	fullCommit  = regexp.MustCompile(`^[0-9a-f]{40}$`)
+	hexSHA256   = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	allowedRef  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/+@=-]*$`)
+	shortestHex = 7 // what git abbreviates to at least
+)
+
+// Read returns the ref in the component's pin file. The file holds one line.
+func Read(f *config.File, c config.Component) (string, error) {
+	data, err := os.ReadFile(f.Abs(c.Pin))
+	if err != nil {
+		return "", fmt.Errorf("reading the pin of %s: %w", c.Name, err)
+	}
+	ref := strings.TrimSpace(strings.TrimPrefix(string(data), "\ufeff"))
+	if strings.ContainsAny(ref, "\r\n") {
+		return "", fmt.Errorf("reading the pin of %s: %s holds several lines; it must hold one ref alone", c.Name, c.Pin)
+	}
+	if err := CheckRef(ref); err != nil {
+		return "", fmt.Errorf("reading the pin of %s: %s: %w", c.Name, c.Pin, err)
+	}
+	return ref, nil
+}
+
+// CheckRef says why a text can't be a pin: a tag, a branch or a full commit.
+func CheckRef(ref string) error {
+	switch {
+	case ref == "":
+		return fmt.Errorf("is empty; it must hold a tag, a branch or a full commit")
+	case strings.ContainsAny(ref, " \t\r\n"):
+		return fmt.Errorf("%q holds spaces; one ref alone is wanted", ref)
+	case anyHex.MatchString(ref) && len(ref) >= shortestHex && !fullCommit.MatchString(ref):
+		return fmt.Errorf("%q looks like an abbreviated commit; give all 40 digits in lower case, or a tag", ref)
+	case !allowedRef.MatchString(ref), strings.Contains(ref, ".."), strings.Contains(ref, "@{"),
+		strings.Contains(ref, "//"), strings.HasSuffix(ref, "/"), strings.HasSuffix(ref, "."), strings.HasSuffix(ref, ".lock"):
+		return fmt.Errorf("%q is not a name that git allows for a tag or a branch", ref)
+	}
+	return nil
+}
+
+// IsCommit says whether ref is a full commit id.
+func IsCommit(ref string) bool { return fullCommit.MatchString(ref) }
+
+// BuildNumber is the number of a build tag: 11312 for b11312, 0 for others.
+func BuildNumber(ref string) int {
+	m := buildRef.FindStringSubmatch(ref)
+	if m == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil { // nine digits at most always fit
+		return 0
+	}
+	return n
+}
+
+// family numbers the kinds of refs that Compare orders among themselves.
+func family(ref string) int {
+	switch {
+	case buildRef.MatchString(ref):
+		return 0
+	case versionRef.MatchString(ref):
+		return 1
+	}
+	return 2
+}
+
+// Compare orders two refs of one family, as cmp.Compare does: build tags by
+// number, versions by precedence. ok is false where only commits could tell.
+func Compare(a, b string) (order int, ok bool) {
+	switch {
+	case a == b:
+		return 0, true
+	case buildRef.MatchString(a) && buildRef.MatchString(b):
+		return cmp.Compare(BuildNumber(a), BuildNumber(b)), true
+	case versionRef.MatchString(a) && versionRef.MatchString(b):
+		va, errA := version.NewVersion(a)
+		vb, errB := version.NewVersion(b)
+		if errA == nil && errB == nil {
+			return va.Compare(vb), true
+		}
+	}
+	return 0, false
+}

