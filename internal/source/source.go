@@ -151,7 +151,7 @@ func (s *Store) find(ctx context.Context, req Request, onDisk bool) (found, erro
 			return found{}, err
 		}
 		if up.err != nil {
-			req.tell("upstream can't tell: %v", up.err)
+			req.tell("git passed over: %v", up.err)
 		}
 	} else if req.Entry == nil {
 		req.tell("not in %s, and upstream is not asked", pin.LockName)
@@ -159,6 +159,9 @@ func (s *Store) find(ctx context.Context, req Request, onDisk bool) (found, erro
 	tried := &NoSourceError{Component: req.Component.Name, Ref: req.Ref}
 	skip := func(from string, err error) {
 		tried.Tried = append(tried.Tried, Skipped{From: from, Err: err})
+		if from == "git" && req.Entry == nil && up.err != nil {
+			return // told above, before the store was looked at
+		}
 		req.tell("%s passed over: %v", from, err)
 	}
 	for _, kind := range req.kinds() {
