@@ -213,7 +213,7 @@ func (c *client) longest() tinymodel.Completion {
 // the answer.
 func checkRepeat(ctx context.Context, c *client) []problem {
 	_, bad := c.complete(ctx, c.longest())
-	return bad
+	return alter(bad, " again", ", asked a second time")
 }
 
 func checkSideBySide(ctx context.Context, c *client) []problem {
@@ -224,10 +224,13 @@ func checkSideBySide(ctx context.Context, c *client) []problem {
 		wg.Go(func() { _, found[i] = c.complete(ctx, all[len(all)-1-i]) })
 	}
 	wg.Wait()
-	bad := slices.Concat(found...)
+	return alter(slices.Concat(found...), " side by side", ", with others at the same time")
+}
+
+func alter(bad []problem, what, title string) []problem {
 	for i := range bad {
-		bad[i].what += " side by side"
-		bad[i].title += ", with others at the same time"
+		bad[i].what += what
+		bad[i].title += title
 	}
 	return bad
 }

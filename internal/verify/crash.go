@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ianlancetaylor/demangle"
 
@@ -43,7 +42,7 @@ var traceable = []string{"SIGILL", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGTRAP", "SI
 // ended reports a program that ended by itself. After a crash it is started
 // once more under the tracer, and asked the same, to learn where it is.
 func (s *sessions) ended(ctx context.Context, l launch, srv *server, name, doing string) error {
-	what := name + ":" + doing
+	what := join(name, doing)
 	var exit *run.ExitError
 	if !errors.As(srv.err, &exit) {
 		cause := "exit status 0"
@@ -76,7 +75,7 @@ func (s *sessions) ended(ctx context.Context, l launch, srv *server, name, doing
 		}
 	}
 	facts = append(facts, "last lines of the log:", srv.log.last(logLines))
-	s.fault("runtime.crash", name+":"+exit.Signal, title, strings.Join(facts, "\n"), where)
+	s.fault("runtime.crash", join(name, exit.Signal), title, strings.Join(facts, "\n"), where)
 	return nil
 }
 
@@ -88,10 +87,7 @@ func during(doing string) string {
 	return "asked for " + doing
 }
 
-var (
-	errNoCrash    = errors.New("it did not crash again under the tracer")
-	errTracerMute = errors.New("the tracer did not end")
-)
+var errNoCrash = errors.New("it did not crash again under the tracer")
 
 // locate starts the program under the tracer, asks the same again, and gives
 // where it crashes.
@@ -101,21 +97,15 @@ func (s *sessions) locate(ctx context.Context, l launch) (site, error) {
 	if srv == nil {
 		return site{}, err
 	}
-	defer func() { _ = srv.stop() }() // its end is of no interest
 	if err == nil {
 		c := newClient(srv.base, srv.name, s.expected, s.limits.request)
 		exercise(ctx, s.kind.checks, c, srv)
-		_ = srv.stop()
 	}
-	select {
-	case place, ok := <-srv.site:
-		if !ok {
-			return site{}, errNoCrash
-		}
-		return place, nil
-	case <-time.After(s.limits.stop):
-		return site{}, errTracerMute
+	_ = srv.stop() // its end is of no interest, where it was is
+	if srv.site == nil {
+		return site{}, errNoCrash
 	}
+	return *srv.site, nil
 }
 
 // function names the function of an ELF file that the code at a file offset

@@ -36,8 +36,8 @@ type server struct {
 	log    *tape
 	limits limits
 	exited chan struct{}
-	err    error       // how it ended; read after exited
-	site   <-chan site // where it crashed, when it was started to find out
+	err    error // how it ended; read after exited
+	site   *site // where it crashed, when that was traced; read after exited
 }
 
 // launch is what it takes to start a program.
@@ -93,13 +93,14 @@ func startOn(ctx context.Context, l launch, port int) (*server, error) {
 	fill := strings.NewReplacer("{model}", l.model, "{host}", host, "{port}", strconv.Itoa(port), "{name}", s.name, "{threads}", strconv.Itoa(threads()))
 	cmd := l.command(l.kind.args, l.kind.env, fill, s.log)
 	cmd.Grace = l.limits.stop
-	var err error
 	if l.traced {
-		s.proc, s.site, err = startTraced(ctx, cmd)
-	} else {
-		s.proc, err = run.Start(ctx, cmd)
+		if err := s.startTraced(ctx, cmd); err != nil {
+			return nil, err
+		}
+		return s, nil
 	}
-	if err != nil {
+	var err error
+	if s.proc, err = run.Start(ctx, cmd); err != nil {
 		return nil, err
 	}
 	go func() {
@@ -107,6 +108,23 @@ func startOn(ctx context.Context, l launch, port int) (*server, error) {
 		close(s.exited)
 	}()
 	return s, nil
+}
+
+func (s *server) startTraced(ctx context.Context, cmd run.Cmd) error {
+	proc, places, err := startTraced(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	s.proc = proc
+	go func() {
+		for place := range places {
+			s.site = &place
+		}
+		// The tracer has taken the status already; this frees the pipes.
+		_, s.err = s.proc.Wait()
+		close(s.exited)
+	}()
+	return nil
 }
 
 // command is the program with the environment of a machine that has nothing

@@ -26,6 +26,7 @@ type sessions struct {
 	model    []byte
 	expected tinymodel.Expectations
 	res      *Result
+	tempIn   string // where temp is made; empty means the system's place
 
 	temp string // real path; holds copies, model and home, and goes at the end
 }
@@ -43,7 +44,7 @@ func (s *sessions) run(ctx context.Context) error {
 		s.skip(s.options.Program, fmt.Sprintf("the payload is for linux/%s, this machine is %s/%s", arch, runtime.GOOS, runtime.GOARCH))
 		return nil
 	}
-	temp, err := os.MkdirTemp("", "payload-verify-")
+	temp, err := os.MkdirTemp(s.tempIn, "payload-verify-")
 	if err != nil {
 		return fmt.Errorf("verifying %s: %w", s.options.Dir, err)
 	}
@@ -246,7 +247,7 @@ func (s *sessions) session(ctx context.Context, dir string, modules map[string]s
 	v.Log = lines
 	problems = append(problems, bad...)
 	for _, p := range problems {
-		s.fault(p.id, strings.TrimSuffix(name+":"+p.what, ":"), p.title+inVariant(name), p.detail, s.options.Program)
+		s.fault(p.id, join(name, p.what), p.title+inVariant(name), p.detail, s.options.Program)
 	}
 	if len(problems) == 0 {
 		s.res.Runtime.Variants = append(s.res.Runtime.Variants, v)
@@ -291,7 +292,7 @@ func exercise(ctx context.Context, checks []check, c *client, srv *server) (stri
 	for _, ch := range checks {
 		last = ch.name
 		bad := ch.run(ctx, c)
-		all = append(all, bad...)
+		all = append(all, fewer(bad)...)
 		if slices.ContainsFunc(bad, func(p problem) bool { return p.id == "request.failed" || p.id == "stream.incomplete" }) {
 			srv.settle(ctx)
 		}
@@ -300,6 +301,27 @@ func exercise(ctx context.Context, checks []check, c *client, srv *server) (stri
 		}
 	}
 	return last, all
+}
+
+// maxAlike is how many problems of one kind a check may show. A program that
+// says nonsense does so everywhere.
+const maxAlike = 3
+
+func fewer(bad []problem) []problem {
+	count := map[string]int{}
+	var kept []problem
+	for _, p := range bad {
+		if count[p.id]++; count[p.id] <= maxAlike {
+			kept = append(kept, p)
+		}
+	}
+	for i, p := range kept {
+		if more := count[p.id] - maxAlike; more > 0 {
+			kept[i].detail += fmt.Sprintf("\nand %d more of the kind", more)
+			count[p.id] = 0 // told once
+		}
+	}
+	return kept
 }
 
 // outside reports files that the program has mapped and that a user's machine

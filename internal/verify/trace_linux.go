@@ -19,7 +19,9 @@ import (
 )
 
 // startTraced starts c with this package as its tracer. The channel gives where
-// it was when a fatal signal came, and is closed when it has ended.
+// it was when a fatal signal came, and is closed when it has ended. Only then
+// may the process be waited for: a wait takes the stops of a traced child, too,
+// and the child would never go on.
 //
 // ptrace knows threads, not processes: one locked thread starts the child,
 // hears every stop of its threads and lets them go on.

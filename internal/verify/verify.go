@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"payload/internal/manifest"
 	"payload/internal/report"
@@ -149,6 +150,11 @@ const (
 	categoryStatic  = "static"
 	categoryRuntime = "runtime"
 )
+
+// join makes a key's text of the parts that are not empty.
+func join(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ":")
+}
 
 // fault makes an error finding whose key is stable as long as what names it is.
 func fault(category, id, what, title, detail string, paths ...string) report.Finding {

@@ -1,0 +1,364 @@
+package verify
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"payload/internal/verify/tinymodel"
+)
+
+// fake says how the test binary behaves when it is started as a payload's
+// program: it is, when a fake.json lies beside it.
+type fake struct {
+	Die          string // "exit" or "kill", at start
+	DieOn        string // path of the request on which it exits
+	CrashOnStop  bool
+	IgnoreTerm   bool
+	Health       int  // status, when not 200
+	WrongName    bool // of the model
+	WrongText    bool // one letter, in completions
+	WrongChat    bool
+	WrongTokens  bool // of tokenize
+	WrongStop    bool
+	NoTimings    bool
+	Status       int // of completions, when not 200
+	NoEnd        bool
+	Cut          bool // streams end within an event
+	AfterEnd     bool
+	ErrorFrame   bool // as a data line
+	ErrorLine    bool // as a field of its own
+	ErrorEvent   bool // as a named event
+	Plain        bool // streams come as application/json
+	Awkward      bool // comments, CRLF, odd chunks: all of it allowed
+	MapOutside   string
+	LostPort     int               // how often the port is taken, or so it says
+	LogWithout   string            // leave out lines with this text
+	LogReplace   [2]string         // in the log's lines
+	Variants     map[string]string // name to "ok", "unsupported", "broken", "dies"
+	ClaimVariant string            // the log names this one
+}
+
+const fakeFile = "fake.json"
+
+func TestMain(m *testing.M) {
+	exe, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(exe), fakeFile))
+	if err != nil {
+		os.Exit(m.Run())
+	}
+	var f fake
+	if err := json.Unmarshal(data, &f); err != nil {
+		panic(err)
+	}
+	f.main(filepath.Dir(exe))
+}
+
+// realLog holds lines as the real program prints them.
+const realLog = `0.00.010.123 I load_backend: loaded CPU backend from {module}
+0.00.012.000 T device_info:
+0.00.012.001 T   - CPU     : Some CPU (24000 MiB, 23000 MiB free)
+0.00.020.000 D load_tensors: layer   0 assigned to device CPU, is_swa = 0
+0.00.020.001 D load_tensors: layer   1 assigned to device CPU, is_swa = 0
+0.00.021.000 I load_tensors:          CPU model buffer size =     0.61 MiB
+0.00.022.000 I llama_context: flash_attn            = auto
+0.00.023.000 I llama_kv_cache:        CPU KV buffer size =     1.50 MiB
+0.00.024.000 I sched_reserve:        CPU compute buffer size =    12.00 MiB
+0.00.025.000 I sched_reserve: Flash Attention enabled
+`
+
+func (f fake) main(dir string) {
+	if slices.Contains(os.Args, "--version") {
+		fmt.Fprintln(os.Stderr, "version: 11312 (0c1e57098)")
+		return
+	}
+	if module := os.Getenv("GGML_BACKEND_PATH"); module != "" {
+		f.probe(module)
+		return
+	}
+	switch f.Die {
+	case "exit":
+		fmt.Fprintln(os.Stderr, "no such thing as a model")
+		os.Exit(3)
+	case "kill":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	f.losePort(dir)
+	f.printLog(f.best(dir))
+	if f.MapOutside != "" {
+		mapFile(f.MapOutside)
+	}
+	f.serve()
+}
+
+func (f fake) probe(module string) {
+	switch name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(module), "libggml-cpu-"), ".so"); f.Variants[name] {
+	case "unsupported":
+		fmt.Println("load_backend: backend " + module + " is not supported on this system")
+	case "broken":
+		fmt.Println("load_backend: failed to load " + module + ": libgone.so: cannot open shared object file")
+	default:
+		fmt.Println("load_backend: loaded CPU backend from " + module)
+	}
+}
+
+// best is the module that the program picks: the last usable one by name.
+func (f fake) best(dir string) string {
+	modules, _ := filepath.Glob(filepath.Join(dir, "libggml-cpu-*.so")) // the pattern is constant
+	best := filepath.Join(dir, "libggml-cpu.so")
+	for _, m := range modules {
+		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(m), "libggml-cpu-"), ".so")
+		switch f.Variants[name] {
+		case "ok":
+			best = m
+		case "dies":
+			if len(modules) == 1 {
+				fmt.Println("about to fail in", name)
+				os.Exit(9)
+			}
+		}
+	}
+	if f.ClaimVariant != "" {
+		return filepath.Join(dir, "libggml-cpu-"+f.ClaimVariant+".so")
+	}
+	return best
+}
+
+func (f fake) losePort(dir string) {
+	mark := filepath.Join(dir, "tries")
+	tries, _ := os.ReadFile(mark) // none yet
+	if len(tries) < f.LostPort {
+		_ = os.WriteFile(mark, append(tries, 'x'), 0o600)
+		fmt.Println("srv start: couldn't bind HTTP server socket, hostname: 127.0.0.1")
+		os.Exit(1)
+	}
+}
+
+func (f fake) printLog(module string) {
+	for line := range strings.Lines(strings.ReplaceAll(realLog, "{module}", module)) {
+		if f.LogWithout != "" && strings.Contains(line, f.LogWithout) {
+			continue
+		}
+		if f.LogReplace[0] != "" {
+			line = strings.ReplaceAll(line, f.LogReplace[0], f.LogReplace[1])
+		}
+		fmt.Fprint(os.Stderr, line)
+	}
+}
+
+func arg(name string) string {
+	if i := slices.Index(os.Args, name); i >= 0 && i+1 < len(os.Args) {
+		return os.Args[i+1]
+	}
+	return ""
+}
+
+func (f fake) serve() {
+	expected, err := tinymodel.Expected()
+	if err != nil {
+		panic(err)
+	}
+	mux := http.NewServeMux()
+	answer := func(path string, handle func(http.ResponseWriter, map[string]any)) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			if f.DieOn == r.URL.Path {
+				fmt.Println("this is the end")
+				os.Exit(7)
+			}
+			var body map[string]any
+			_ = json.NewDecoder(r.Body).Decode(&body) // GET has none
+			handle(w, body)
+		})
+	}
+	answer("/health", func(w http.ResponseWriter, _ map[string]any) {
+		if f.Health != 0 {
+			w.WriteHeader(f.Health)
+		}
+	})
+	answer("/v1/models", func(w http.ResponseWriter, _ map[string]any) {
+		name := arg("--alias")
+		if f.WrongName {
+			name = "somebody else's"
+		}
+		reply(w, map[string]any{"data": []any{map[string]any{"id": name}}})
+	})
+	answer("/tokenize", func(w http.ResponseWriter, body map[string]any) {
+		for _, t := range expected.Tokenize {
+			if t.Text == body["content"] {
+				if f.WrongTokens {
+					t.Tokens = t.Tokens[1:]
+				}
+				reply(w, map[string]any{"tokens": t.Tokens})
+			}
+		}
+	})
+	answer("/detokenize", func(w http.ResponseWriter, body map[string]any) {
+		for _, t := range expected.Tokenize {
+			if fmt.Sprint(t.Tokens) == fmt.Sprint(body["tokens"]) {
+				reply(w, map[string]any{"content": t.Text})
+				return
+			}
+		}
+	})
+	answer("/completion", func(w http.ResponseWriter, body map[string]any) {
+		i := slices.IndexFunc(expected.Completions, func(c tinymodel.Completion) bool { return c.Prompt == body["prompt"] })
+		f.completion(w, expected.Completions[i], body["stream"] == true)
+	})
+	answer("/v1/chat/completions", func(w http.ResponseWriter, body map[string]any) {
+		want, _ := json.Marshal(body["messages"]) // it has just been decoded
+		i := slices.IndexFunc(expected.Chats, func(c tinymodel.Chat) bool {
+			var generic any
+			data, _ := json.Marshal(c.Messages)
+			_ = json.Unmarshal(data, &generic)
+			data, _ = json.Marshal(generic)
+			return string(data) == string(want) && float64(c.MaxTokens) == body["max_tokens"]
+		})
+		f.chat(w, expected.Chats[i], body["stream"] == true)
+	})
+	server := &http.Server{Addr: arg("--host") + ":" + arg("--port"), Handler: mux, ReadHeaderTimeout: time.Second}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		for range stop {
+			switch {
+			case f.CrashOnStop:
+				os.Exit(11)
+			case !f.IgnoreTerm:
+				os.Exit(0)
+			}
+		}
+	}()
+	if err := server.ListenAndServe(); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+func reply(w http.ResponseWriter, v any) { _ = json.NewEncoder(w).Encode(v) }
+
+func (f fake) completion(w http.ResponseWriter, c tinymodel.Completion, stream bool) {
+	if f.Status != 0 {
+		http.Error(w, `{"error":{"message":"busy"}}`, f.Status)
+		return
+	}
+	text, stop := c.Text, string(c.Stop)
+	if f.WrongText {
+		text = "X" + text[1:]
+	}
+	if f.WrongStop {
+		stop = "word"
+	}
+	end := map[string]any{
+		"content": "", "stop": true, "stop_type": stop, "tokens_evaluated": c.PromptTokens, "tokens": []int{},
+		"timings": map[string]any{"prompt_n": c.PromptTokens, "prompt_per_second": 1000 + c.PromptTokens, "predicted_n": c.NPredict, "predicted_per_second": 100 + c.NPredict},
+	}
+	if !stream {
+		end["content"], end["tokens"] = text, c.Tokens
+		if f.NoTimings {
+			delete(end, "timings")
+		}
+		reply(w, end)
+		return
+	}
+	var parts []any
+	for _, piece := range strings.SplitAfter(text, " ") {
+		parts = append(parts, map[string]any{"content": piece, "tokens": []int{1}, "stop": false})
+	}
+	f.stream(w, append(parts, end), "")
+}
+
+func (f fake) chat(w http.ResponseWriter, c tinymodel.Chat, stream bool) {
+	text := c.Content
+	if f.WrongChat {
+		text = strings.ToUpper(text)
+	}
+	usage := map[string]any{"prompt_tokens": c.PromptTokens, "completion_tokens": c.CompletionTokens}
+	if !stream {
+		reply(w, map[string]any{"usage": usage, "choices": []any{map[string]any{"finish_reason": c.FinishReason, "message": map[string]any{"role": "assistant", "content": text}}}})
+		return
+	}
+	parts := []any{map[string]any{"choices": []any{map[string]any{"finish_reason": nil, "delta": map[string]any{"role": "assistant", "content": nil}}}}}
+	for _, piece := range strings.SplitAfter(text, " ") {
+		parts = append(parts, map[string]any{"choices": []any{map[string]any{"finish_reason": nil, "delta": map[string]any{"content": piece}}}})
+	}
+	parts = append(parts, map[string]any{"choices": []any{map[string]any{"finish_reason": c.FinishReason, "delta": map[string]any{}}}})
+	f.stream(w, parts, "[DONE]")
+}
+
+// stream sends parts as events, and end as the last one when there is one.
+func (f fake) stream(w http.ResponseWriter, parts []any, end string) {
+	if !f.Plain {
+		w.Header().Set("Content-Type", "text/event-stream")
+	}
+	var out strings.Builder
+	eol := "\n"
+	if f.Awkward {
+		eol = "\r\n"
+		out.WriteString(": a comment" + eol + eol)
+	}
+	for i, p := range parts {
+		data, err := json.Marshal(p)
+		if err != nil {
+			panic(err)
+		}
+		if f.NoEnd && end == "" && i == len(parts)-1 {
+			continue
+		}
+		if i == 1 {
+			switch {
+			case f.ErrorFrame:
+				out.WriteString(`data: {"error":{"code":500,"message":"context shift"}}` + eol + eol)
+			case f.ErrorLine:
+				out.WriteString(`error: {"code":500,"message":"context shift"}` + eol + eol)
+			case f.ErrorEvent:
+				out.WriteString("event: error" + eol + `data: {"message":"context shift"}` + eol + eol)
+			}
+		}
+		out.WriteString("data: " + string(data) + eol + eol)
+		if f.Awkward {
+			out.WriteString(":" + eol)
+		}
+	}
+	if end != "" && !f.NoEnd {
+		out.WriteString("data: " + end + eol + eol)
+	}
+	if f.AfterEnd {
+		out.WriteString(`data: {"content":"more"}` + eol + eol)
+	}
+	all := out.String()
+	if f.Cut {
+		all = all[:len(all)-5]
+	}
+	step := len(all)
+	if f.Awkward {
+		step = 7
+	}
+	for len(all) > 0 {
+		n := min(step, len(all))
+		_, _ = w.Write([]byte(all[:n])) // the other side may be gone
+		if f.Awkward {
+			w.(http.Flusher).Flush()
+		}
+		all = all[n:]
+	}
+}
+func mapFile(name string) {
+	f, err := os.Open(name)
+	if err != nil {
+		panic(err)
+	}
+	if _, err := syscall.Mmap(int(f.Fd()), 0, 1, syscall.PROT_READ, syscall.MAP_PRIVATE); err != nil {
+		panic(err)
+	}
+}

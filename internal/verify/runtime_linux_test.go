@@ -1,0 +1,284 @@
+package verify
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"payload/internal/manifest"
+	"payload/internal/report"
+	"payload/internal/verify/tinymodel"
+)
+
+// fakePayload is a payload whose program is this test binary.
+func fakePayload(t *testing.T, f fake) string {
+	t.Helper()
+	dir := t.TempDir()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(exe, filepath.Join(dir, "server")); err != nil {
+		if err := copyFile(exe, filepath.Join(dir, "server")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(dir, fakeFile), string(data))
+	for name := range f.Variants {
+		put(t, filepath.Join(dir, "libggml-cpu-"+name+".so"), "stands for a module")
+	}
+	seal(t, dir)
+	return dir
+}
+
+var testLimits = limits{ready: 10 * time.Second, request: 10 * time.Second, stop: 2 * time.Second, probe: 10 * time.Second}
+
+// verifyFake runs both halves with short limits, and makes sure that nothing
+// stays behind.
+func verifyFake(t *testing.T, ctx context.Context, dir string, change func(*sessions)) (Result, error) { //nolint:revive // t leads
+	t.Helper()
+	temp := t.TempDir()
+	res := Result{Findings: []report.Finding{}}
+	o := Options{Dir: dir, Program: "server", Kind: "completion-server", Tell: t.Logf}
+	if err := static(&res, o); err != nil {
+		t.Fatal(err)
+	}
+	expected, err := tinymodel.Expected()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sessions{kind: kinds[o.Kind], options: o, limits: testLimits, model: []byte("stands for a model"), expected: expected, res: &res, tempIn: temp}
+	if change != nil {
+		change(s)
+	}
+	err = s.run(ctx)
+	if left, _ := os.ReadDir(temp); len(left) > 0 {
+		t.Errorf("left over in the temporary folder: %v", left)
+	}
+	for _, name := range processesBelow(t, temp) {
+		t.Errorf("still running: %s", name)
+	}
+	return res, err
+}
+
+func processesBelow(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	links, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range links {
+		if target, err := os.Readlink(l); err == nil && strings.HasPrefix(target, dir) {
+			names = append(names, target)
+		}
+	}
+	return names
+}
+
+func TestRuntimeGood(t *testing.T) {
+	for name, f := range map[string]fake{
+		"plain":            {},
+		"awkward streams":  {Awkward: true},
+		"lost ports":       {LostPort: 2},
+		"other log prefix": {LogReplace: [2]string{"0.00.02", "whatever 9.99.9"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			res, err := verifyFake(t, t.Context(), fakePayload(t, f), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(res.Findings) > 0 {
+				t.Fatalf("found %+v", res.Findings)
+			}
+			r := res.Runtime
+			if r.Version != "11312 (0c1e57098)" || len(r.Variants) != 1 || r.Requests < 60 || r.Requests != r.Variants[0].Requests {
+				t.Errorf("saw %+v", r)
+			}
+			if v := r.Variants[0]; v.PromptTPS != 1141 || v.DecodeTPS != 280 || !strings.Contains(v.Log["cache memory"], "KV buffer size =     1.50 MiB") {
+				t.Errorf("saw %+v", v)
+			}
+		})
+	}
+}
+
+func TestRuntimeFaults(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "libfar.so")
+	put(t, outside, "x")
+	for name, tt := range map[string]struct {
+		fake fake
+		want []string // beginnings of keys
+		text string   // in the first finding
+	}{
+		"exits at start":       {fake{Die: "exit"}, []string{"runtime.exit:starting"}, "no such thing as a model"},
+		"killed at start":      {fake{Die: "kill"}, []string{"runtime.crash:SIGKILL"}, "SIGKILL"},
+		"exits on a request":   {fake{DieOn: "/completion"}, []string{"runtime.exit:completions"}, "this is the end"},
+		"never ready":          {fake{Health: 503}, []string{"runtime.not-ready:"}, "503"},
+		"does not stop":        {fake{IgnoreTerm: true}, []string{"runtime.stuck:stop"}, "killed after 2s"},
+		"fails while stopping": {fake{CrashOnStop: true}, []string{"runtime.exit:stopping"}, "status 11"},
+		"ports always lost":    {fake{LostPort: 9}, []string{"runtime.exit:starting"}, "couldn't bind"},
+		"another server":       {fake{WrongName: true}, []string{"models.wrong:"}, "somebody else's"},
+		"wrong chat":           {fake{WrongChat: true}, []string{"text.wrong:POST /v1/chat/completions password streamed", "text.wrong:POST /v1/chat/completions "}, "want"},
+		"wrong tokens":         {fake{WrongTokens: true}, []string{"tokens.wrong:POST /tokenize"}, "got  ["},
+		"wrong text":           {fake{WrongText: true}, []string{"text.wrong:POST /completion "}, `got  \"X`},
+		"wrong stop":           {fake{WrongStop: true}, []string{"stop.wrong:POST /completion "}, "word"},
+		"no timings":           {fake{NoTimings: true}, []string{"timings.missing:"}, ""},
+		"status 500":           {fake{Status: 500}, []string{"request.failed:POST /completion"}, "busy"},
+		"no end":               {fake{NoEnd: true}, []string{"stream.incomplete:POST /completion", "stream.incomplete:POST /v1/chat/completions"}, "without its end mark"},
+		"cut":                  {fake{Cut: true}, []string{"stream.incomplete:POST /completion", "stream.incomplete:POST /v1/chat/completions"}, ""},
+		"after the end":        {fake{AfterEnd: true}, []string{"stream.extra:POST /completion", "stream.extra:POST /v1/chat/completions"}, ""},
+		"error frame":          {fake{ErrorFrame: true}, []string{"stream.error:POST /completion", "stream.error:POST /v1/chat/completions"}, "context shift"},
+		"error line":           {fake{ErrorLine: true}, []string{"stream.error:POST /completion", "stream.error:POST /v1/chat/completions"}, "context shift"},
+		"error event":          {fake{ErrorEvent: true}, []string{"stream.error:POST /completion", "stream.error:POST /v1/chat/completions"}, "context shift"},
+		"stream of JSON":       {fake{Plain: true}, []string{"request.failed:POST /completion", "request.failed:POST /v1/chat/completions"}, "not text/event-stream"},
+		"maps a file outside":  {fake{MapOutside: outside}, []string{"runtime.mapped-outside:libfar.so"}, outside},
+		"no cache line":        {fake{LogWithout: "KV buffer"}, []string{"log.missing:cache memory"}, "KV buffer size"},
+		"no flash attention":   {fake{LogReplace: [2]string{"lash", "lush"}}, []string{"log.missing:flash attention"}, ""},
+		"no backend":           {fake{LogWithout: "load_backend"}, []string{"log.missing:backend"}, ""},
+		"other backend":        {fake{LogReplace: [2]string{"device CPU,", "device Vulkan0,"}}, []string{"backend.wrong:layers"}, "Vulkan"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			res, err := verifyFake(t, t.Context(), fakePayload(t, tt.fake), func(s *sessions) {
+				if tt.fake.Health != 0 {
+					s.limits.ready = time.Second
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := keys(res.Findings)
+			if !res.Failed() || len(got) < len(tt.want) {
+				t.Fatalf("got %q", got)
+			}
+			for _, k := range got {
+				if !slices.ContainsFunc(tt.want, func(w string) bool { return strings.HasPrefix(k, w) }) {
+					t.Errorf("got %q", k)
+				}
+			}
+			for _, w := range tt.want {
+				if !slices.ContainsFunc(got, func(k string) bool { return strings.HasPrefix(k, w) }) {
+					t.Errorf("%q is not in %q", w, got)
+				}
+			}
+			if all, _ := json.Marshal(res.Findings); !strings.Contains(string(all), tt.text) {
+				t.Errorf("%q is not in %s", tt.text, all)
+			}
+			if v := res.Verified(); len(v.Variants) > 0 {
+				t.Errorf("counts as verified: %v", v.Variants)
+			}
+		})
+	}
+}
+
+func TestRuntimeVariants(t *testing.T) {
+	f := fake{Variants: map[string]string{"haswell": "ok", "skylakex": "ok", "sapphirerapids": "unsupported", "zen9": "broken", "icelake": "dies"}}
+	dir := fakePayload(t, f)
+	res, err := verifyFake(t, t.Context(), dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := keys(res.Findings), []string{"runtime.exit:icelake:starting", "variant.broken:zen9"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	names := []string{}
+	for _, v := range res.Runtime.Variants {
+		names = append(names, v.Name)
+		if v.Best != (v.Name == "skylakex") || !strings.HasSuffix(v.Log["backend"], "libggml-cpu-"+v.Name+".so") {
+			t.Errorf("saw %+v", v)
+		}
+	}
+	if want := []string{"skylakex", "haswell"}; !slices.Equal(names, want) {
+		t.Errorf("ran %q, want %q", names, want)
+	}
+	if len(res.Runtime.Skipped) != 1 || res.Runtime.Skipped[0].Name != "sapphirerapids" || !strings.HasPrefix(res.Runtime.Skipped[0].Reason, "needs ") && !strings.HasPrefix(res.Runtime.Skipped[0].Reason, "the program says") {
+		t.Errorf("skipped %+v", res.Runtime.Skipped)
+	}
+	want := &manifest.Verified{Static: true, Kind: "completion-server", Version: "11312 (0c1e57098)", Variants: []string{"haswell", "skylakex"}, Skipped: res.Runtime.Skipped}
+	if got := res.Verified(); !reflect.DeepEqual(got, want) {
+		t.Errorf("verified %+v", got)
+	}
+
+	// Asked for by name.
+	res, err = verifyFake(t, t.Context(), dir, func(s *sessions) { s.options.Variants = []string{"haswell", "gone"} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := keys(res.Findings), []string{"variant.missing:gone"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+
+	// A program that loads something else than the only variant there is.
+	f = fake{Variants: map[string]string{"haswell": "ok", "skylakex": "ok"}, ClaimVariant: "skylakex"}
+	res, err = verifyFake(t, t.Context(), fakePayload(t, f), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := keys(res.Findings), []string{"variant.wrong:haswell:backend"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestRuntimeProgramMissing(t *testing.T) {
+	res, err := verifyFake(t, t.Context(), fakePayload(t, fake{}), func(s *sessions) { s.options.Program = "other" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := keys(res.Findings), []string{"program.missing:other"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestRuntimeCancelled(t *testing.T) {
+	for name, f := range map[string]fake{"ready never": {Health: 503}, "deaf": {Health: 503, IgnoreTerm: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			_, err := verifyFake(t, ctx, fakePayload(t, f), nil)
+			if err == nil || !strings.Contains(err.Error(), "deadline") {
+				t.Errorf("error is %v", err)
+			}
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("took %s", took)
+			}
+		})
+	}
+}
+
+// The program must not see the caller's loader variables, proxies or home.
+func TestMinimalEnvironment(t *testing.T) {
+	t.Setenv("LD_LIBRARY_PATH", "/somewhere")
+	t.Setenv("PAYLOAD_CACHE", "/somewhere")
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "prog"), "#!/bin/sh\nenv\n")
+	if err := os.Chmod(filepath.Join(dir, "prog"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := &sessions{options: Options{Program: "prog"}, limits: testLimits, temp: t.TempDir()}
+	out, err := s.once(t.Context(), dir, nil, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, line := range out.lines() {
+		if name, _, ok := strings.Cut(line, "="); ok && name != "PWD" && name != "_" && name != "SHLVL" && name != "OLDPWD" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	if want := []string{"HOME", "LC_ALL", "PATH", "TMPDIR"}; !slices.Equal(names, want) {
+		t.Errorf("the program sees %q", names)
+	}
+}
