@@ -21,26 +21,39 @@ import (
 
 // Build names everything that one build of one preset is made from.
 type Build struct {
-	Root     string  // absolute folder of the repository
-	Project  string  // folder of the CMake project, relative to Root, forward slashes
-	Preset   *Preset // from Presets.Use
-	Sources  []Source
-	Launcher Launcher
-	Jobs     int      // parallel compile jobs; 0 leaves it to the build tool
-	Targets  []string // what to compile; empty means the preset's targets, then everything
-	Exe      string   // the tool itself, for a configure that the build tool starts; may be empty
+	Root      string // absolute folder of the repository
+	Project   string // folder of the CMake project, relative to Root, forward slashes
+	Preset    Preset
+	BinaryDir string // absolute build folder
+	Sources   []Source
+	Launcher  Launcher
+	Jobs      int      // parallel compile jobs; 0 leaves it to the build tool
+	Targets   []string // what to compile; empty means the preset's targets, then everything
+	Exe       string   // the tool itself, for a configure that the build tool starts; may be empty
 }
 
 // Source is one component's tree as a project receives it.
 type Source struct {
 	Component string   // as payload.yaml names it; also the name of the link
 	Var       string   // the name as a variable, config.VarName
-	Dir       string   // absolute folder of the checked tree
-	Tree      string   // what the tree holds: its git tree id; empty when it may change at any time
+	Tree      string   // absolute folder of the checked tree
 	Ref       string   // the ref asked for
 	Commit    string   // the full commit
-	Number    int      // upstream's build number; 0 when it has none
+	Build     int      // upstream's build number; 0 when it has none
+	Pristine  string   // git tree id before the patches; may be empty
+	Patched   string   // git tree id of what Tree holds; empty when it may change at any time
 	Depends   []string // absolute files that decide the tree: pin, lock, patches
+}
+
+// NewBuild begins a build: its folder is the preset's own where it names one,
+// else build/<project>-<preset> below root.
+func NewBuild(root, project string, preset Preset) Build {
+	b := Build{Root: root, Project: project, Preset: preset}
+	b.BinaryDir = filepath.FromSlash(preset.BinaryDir)
+	if b.BinaryDir == "" {
+		b.BinaryDir = filepath.Join(root, "build", b.ID())
+	}
+	return b
 }
 
 // ID is the name of the build folder: project and preset.
@@ -55,42 +68,34 @@ func (b Build) ID() string {
 // SourceDir is the CMake project's folder.
 func (b Build) SourceDir() string { return filepath.Join(b.Root, filepath.FromSlash(b.Project)) }
 
-// BinaryDir is the build folder: the preset's own where it names one.
-func (b Build) BinaryDir() string {
-	if b.Preset.BinaryDir != "" {
-		return filepath.FromSlash(b.Preset.BinaryDir)
-	}
-	return filepath.Join(b.Root, "build", b.ID())
-}
-
 // SourceLink is the path by which CMake sees a source. It does not change with
 // the tree behind it, so compiler caches and debug information stay the same.
 func (b Build) SourceLink(s Source) string {
-	return filepath.Join(b.BinaryDir(), "src", s.Component)
+	return filepath.Join(b.BinaryDir, "src", s.Component)
 }
 
 // BuildLog and ConfigureLog are where whole outputs are kept.
-func (b Build) BuildLog() string     { return filepath.Join(b.BinaryDir(), "payload-build.log") }
-func (b Build) ConfigureLog() string { return filepath.Join(b.BinaryDir(), "payload-configure.log") }
+func (b Build) BuildLog() string     { return filepath.Join(b.BinaryDir, "payload-build.log") }
+func (b Build) ConfigureLog() string { return filepath.Join(b.BinaryDir, "payload-configure.log") }
 
 // targets is what a compile asks for; empty is everything.
 func (b Build) targets() []string {
 	if len(b.Targets) > 0 {
 		return b.Targets
 	}
-	return b.Preset.Payload.Targets
+	return b.Preset.Vendor.Targets
 }
 
 // ConfigureArgs is the command line of the configure step.
 func ConfigureArgs(b Build) []string {
-	args := []string{"cmake", "-S", b.SourceDir(), "-B", b.BinaryDir(), "--preset", b.Preset.Name}
+	args := []string{"cmake", "-S", b.SourceDir(), "-B", b.BinaryDir, "--preset", b.Preset.Name}
 	for _, s := range b.Sources {
 		args = append(args,
 			"-D"+s.Var+"_SOURCE_DIR:PATH="+filepath.ToSlash(b.SourceLink(s)),
 			"-D"+s.Var+"_REF:STRING="+s.Ref,
 			"-D"+s.Var+"_COMMIT:STRING="+s.Commit,
-			"-D"+s.Var+"_BUILD_NUMBER:STRING="+strconv.Itoa(s.Number),
-			"-D"+s.Var+"_TREE:STRING="+s.Tree,
+			"-D"+s.Var+"_BUILD_NUMBER:STRING="+strconv.Itoa(s.Build),
+			"-D"+s.Var+"_TREE:STRING="+s.Patched,
 		)
 		var depends []string
 		for _, d := range s.Depends {
@@ -103,7 +108,7 @@ func ConfigureArgs(b Build) []string {
 
 // CompileArgs is the command line of the compile step.
 func CompileArgs(b Build) []string {
-	args := []string{"cmake", "--build", b.BinaryDir()}
+	args := []string{"cmake", "--build", b.BinaryDir}
 	if b.Jobs > 0 {
 		args = append(args, "--parallel", strconv.Itoa(b.Jobs))
 	}
@@ -116,7 +121,7 @@ func CompileArgs(b Build) []string {
 // InstallArgs is the command line that installs one component, or all of them
 // when component is empty, below prefix.
 func InstallArgs(b Build, component, prefix string) []string {
-	args := []string{"cmake", "--install", b.BinaryDir(), "--prefix", prefix}
+	args := []string{"cmake", "--install", b.BinaryDir, "--prefix", prefix}
 	if component != "" {
 		args = append(args, "--component", component)
 	}

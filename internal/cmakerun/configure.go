@@ -63,7 +63,7 @@ func (e *FolderError) Error() string {
 // own failure *ConfigureError.
 func Configure(ctx context.Context, b Build, line func(string)) (*Configured, error) {
 	started := time.Now()
-	dir := b.BinaryDir()
+	dir := b.BinaryDir
 	if err := os.RemoveAll(oldDir(dir)); err != nil {
 		return nil, fmt.Errorf("clearing the build folder %s: %w", dir, err)
 	}
@@ -85,17 +85,17 @@ func Configure(ctx context.Context, b Build, line func(string)) (*Configured, er
 	if err := checkOptions(b, c.Reply, unusedIn(out), c.Verdict.Action == Refresh); err != nil {
 		return nil, err
 	}
-	for _, target := range b.Preset.Payload.Targets {
+	for _, target := range b.Preset.Vendor.Targets {
 		if err := c.checkTarget(b, target); err != nil {
 			return nil, err
 		}
 	}
 	s, err := newStamp(b, c.Reply)
 	if err != nil {
-		return nil, fmt.Errorf("writing the build stamp: %w", err)
+		return nil, fmt.Errorf("describing the build for its stamp: %w", err)
 	}
 	if err := s.write(dir); err != nil {
-		return nil, fmt.Errorf("writing the build stamp: %w", err)
+		return nil, err
 	}
 	c.Took = time.Since(started)
 	return c, c.checkAsked(b)
@@ -106,7 +106,7 @@ func (c *Configured) keep(b Build, started time.Time) error {
 		return err
 	}
 	var err error
-	if c.Reply, err = ReadReply(b.BinaryDir()); err != nil {
+	if c.Reply, err = ReadReply(b.BinaryDir); err != nil {
 		return err
 	}
 	c.Took = time.Since(started)
@@ -145,7 +145,7 @@ func oldDir(dir string) string { return dir + ".payload-old" }
 // prepare removes the stamp first, so that a folder that is half cleared or
 // half configured has none, and then what action says.
 func prepare(b Build, action Action) error {
-	dir := b.BinaryDir()
+	dir := b.BinaryDir
 	if err := mayClear(b); err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func prepare(b Build, action Action) error {
 // project. A preset may name any folder, and a wrong one must not cost a
 // person their files.
 func mayClear(b Build) error {
-	dir := b.BinaryDir()
+	dir := b.BinaryDir
 	if within(dir, b.Root) || within(dir, b.SourceDir()) {
 		return &FolderError{Dir: dir, Why: "it holds the project itself"}
 	}
@@ -219,21 +219,21 @@ func link(b Build) error {
 		info, err := os.Lstat(at)
 		switch {
 		case err == nil && info.Mode()&fs.ModeSymlink == 0:
-			return fmt.Errorf("linking %s to %s: something else is there", at, s.Dir)
+			return fmt.Errorf("linking %s to %s: something else is there", at, s.Tree)
 		case err == nil:
-			if target, err := os.Readlink(at); err == nil && target == s.Dir {
+			if target, err := os.Readlink(at); err == nil && target == s.Tree {
 				continue
 			}
 		}
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-			return fmt.Errorf("linking %s to %s: %w", at, s.Dir, err)
+			return fmt.Errorf("linking %s to %s: %w", at, s.Tree, err)
 		}
 		temp := at + "." + strconv.Itoa(os.Getpid())
-		if err := os.Symlink(s.Dir, temp); err != nil {
-			return fmt.Errorf("linking %s to %s: %w", at, s.Dir, err)
+		if err := os.Symlink(s.Tree, temp); err != nil {
+			return fmt.Errorf("linking %s to %s: %w", at, s.Tree, err)
 		}
 		if err := os.Rename(temp, at); err != nil {
-			return errors.Join(fmt.Errorf("linking %s to %s: %w", at, s.Dir, err), os.Remove(temp))
+			return errors.Join(fmt.Errorf("linking %s to %s: %w", at, s.Tree, err), os.Remove(temp))
 		}
 	}
 	return nil
@@ -242,28 +242,25 @@ func link(b Build) error {
 // relink follows a store that moved: the same trees in another place. The stamp
 // goes first and comes back last, because it names the places.
 func relink(b Build) error {
-	s, err := readStamp(b.BinaryDir())
+	s, err := readStamp(b.BinaryDir)
 	if err != nil {
 		return fmt.Errorf("reading the build stamp: %w", err)
 	}
 	moved := false
 	for i := range s.Sources {
-		moved = moved || s.Sources[i].Dir != b.Sources[i].Dir
-		s.Sources[i].Dir = b.Sources[i].Dir
+		moved = moved || s.Sources[i].Tree != b.Sources[i].Tree
+		s.Sources[i].Tree = b.Sources[i].Tree
 	}
 	if !moved {
 		return nil
 	}
-	if err := os.Remove(filepath.Join(b.BinaryDir(), stampName)); err != nil {
+	if err := os.Remove(filepath.Join(b.BinaryDir, stampName)); err != nil {
 		return fmt.Errorf("removing the build stamp: %w", err)
 	}
 	if err := link(b); err != nil {
 		return err
 	}
-	if err := s.write(b.BinaryDir()); err != nil {
-		return fmt.Errorf("writing the build stamp: %w", err)
-	}
-	return nil
+	return s.write(b.BinaryDir)
 }
 
 func configureError(ctx context.Context, b Build, out string, err error) error {
@@ -286,7 +283,7 @@ func configureError(ctx context.Context, b Build, out string, err error) error {
 
 var (
 	cmakeError = regexp.MustCompile(`^CMake Error(?: \([^)]*\))?(?: (?:at|in) (.+?)(?::(\d+))?(?: \(.*\))?)?:(.*)$`)
-	noCompiler = regexp.MustCompile(`No CMAKE_(\w+)_COMPILER could be found`)
+	noCompiler = regexp.MustCompile(`(?:No CMAKE_(\w+)_COMPILER could be found|The CMAKE_(\w+)_COMPILER:\s+\S+\s+is not a full path)`)
 	noTool     = regexp.MustCompile(`unable to find a build program corresponding to "([^"]+)"`)
 	// An error's text is indented; these begin the parts that follow it.
 	afterError = []string{"Call Stack", "--", "CMake "}
@@ -317,7 +314,7 @@ func parseConfigure(out string) *ConfigureError {
 		e.Missing = m[1]
 	}
 	if m := noCompiler.FindStringSubmatch(out); m != nil {
-		e.Missing = strings.Replace(m[1], "CXX", "C++", 1) + " compiler"
+		e.Missing = strings.Replace(m[1]+m[2], "CXX", "C++", 1) + " compiler"
 	}
 	return e
 }

@@ -29,18 +29,18 @@ type Preset struct {
 	Disabled      string // why its condition is false here; empty when it may be used
 	Cache         map[string]CacheVariable
 	Environment   map[string]string
-	Payload       Vendor
+	Vendor        Vendor // what it says to this tool
 
 	lookedUp map[string]string // outside variables that the preset refers to and that are set
 }
 
 // environ is the preset's environment as run.Cmd takes it, for the steps that
 // CMake does not apply it to.
-func (p *Preset) environ() []string { return pairs(p.Environment) }
+func (p Preset) environ() []string { return pairs(p.Environment) }
 
 // outside is what the preset refers to beyond the variables that children get
 // anyway. To name a variable in a preset is to ask for it.
-func (p *Preset) outside() []string {
+func (p Preset) outside() []string {
 	extra := maps.Clone(p.lookedUp)
 	for _, kv := range run.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
@@ -69,7 +69,11 @@ type expander struct {
 // systems gives CMake's names of the systems that this program runs on.
 var systems = map[string]string{"linux": "Linux", "darwin": "Darwin", "windows": "Windows", "freebsd": "FreeBSD"}
 
-func (p *Presets) resolve(raw *rawPreset) (*Preset, error) {
+func (p *Presets) resolve(name string) (Preset, error) {
+	raw, err := p.inherit(p.byName[name], nil)
+	if err != nil {
+		return Preset{}, err
+	}
 	dir := filepath.ToSlash(p.Dir)
 	x := &expander{
 		raw: raw,
@@ -87,15 +91,12 @@ func (p *Presets) resolve(raw *rawPreset) (*Preset, error) {
 		env:      map[string]string{},
 		lookedUp: map[string]string{},
 	}
-	preset := &Preset{
+	preset := Preset{
 		Name: raw.Name, DisplayName: raw.DisplayName, Description: raw.Description,
 		Generator: raw.Generator, Architecture: string(raw.Architecture), Toolset: string(raw.Toolset),
 		Cache: map[string]CacheVariable{}, Environment: x.env, lookedUp: x.lookedUp,
 	}
-	if err := x.fill(preset, dir); err != nil {
-		return nil, fmt.Errorf("reading preset %q of %s: %w", raw.Name, p.Dir, err)
-	}
-	return preset, nil
+	return preset, x.fill(&preset, dir)
 }
 
 func (x *expander) fill(preset *Preset, dir string) error {
@@ -145,7 +146,7 @@ func (x *expander) fill(preset *Preset, dir string) error {
 		}
 	}
 	var err error
-	preset.Payload, err = decodeVendor(x.raw.Vendor)
+	preset.Vendor, err = decodeVendor(x.raw.Vendor)
 	return err
 }
 
@@ -182,18 +183,20 @@ func (x *expander) expand(s string) (string, error) {
 		if !found {
 			break
 		}
-		space, name, rest, isMacro := cutMacro(after)
-		if !isMacro {
-			out.WriteString("$")
-			s = after
-			// The character that ended the attempt is spent with it: "$${x}" is text.
-			if strings.HasPrefix(s, "$") {
-				out.WriteString("$")
-				s = s[1:]
-			}
+		// Letters belong to the attempt for as long as they can begin a word, and
+		// the one that ends it is text too: "$env$env{X}" has no macro.
+		n := 0
+		for n < len(after) && after[n] != '{' && beginsSpace(after[:n]) {
+			n++
+		}
+		space := after[:n]
+		if n == len(after) || after[n] != '{' || !slices.Contains(spaces, space) {
+			out.WriteString("$" + space)
+			s = after[n:]
 			continue
 		}
-		if rest == nil {
+		name, rest, closed := strings.Cut(after[n+1:], "}")
+		if !closed {
 			return "", fmt.Errorf("%q has a macro without its closing brace", s)
 		}
 		value, err := x.macro(space, name)
@@ -201,22 +204,13 @@ func (x *expander) expand(s string) (string, error) {
 			return "", err
 		}
 		out.WriteString(value)
-		s = *rest
+		s = rest
 	}
 	return out.String(), nil
 }
 
-// cutMacro splits "env{NAME}rest". rest is nil when the brace never closes.
-func cutMacro(s string) (space, name string, rest *string, ok bool) {
-	space, after, found := strings.Cut(s, "{")
-	if !found || !slices.Contains(spaces, space) {
-		return "", "", nil, false
-	}
-	name, tail, closed := strings.Cut(after, "}")
-	if closed {
-		rest = &tail
-	}
-	return space, name, rest, true
+func beginsSpace(s string) bool {
+	return slices.ContainsFunc(spaces, func(space string) bool { return strings.HasPrefix(space, s) })
 }
 
 func (x *expander) macro(space, name string) (string, error) {

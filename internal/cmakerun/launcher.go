@@ -75,8 +75,8 @@ func (l Launcher) compileEnv(b Build) []string {
 		return nil
 	}
 	base := b.Root
-	if !within(b.Root, b.BinaryDir()) {
-		base = b.BinaryDir()
+	if !within(b.Root, b.BinaryDir) {
+		base = b.BinaryDir
 	}
 	return []string{"CCACHE_BASEDIR=" + base}
 }

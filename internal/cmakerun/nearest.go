@@ -6,8 +6,8 @@ import (
 )
 
 // nearest gives up to n of names that are most like name, best first. Words
-// that both share, split at _ and -, count more than letters: an option that
-// moved to another prefix keeps its last words.
+// that both share, split at _ and -, count more than letters, all but the
+// first: an option that moved to another prefix keeps its last words.
 func nearest(name string, names []string, n int) []string {
 	type scored struct {
 		name  string
@@ -15,6 +15,7 @@ func nearest(name string, names []string, n int) []string {
 	}
 	var list []scored
 	own := words(name)
+	own = own[min(1, len(own)):]
 	for _, other := range names {
 		score := distance(strings.ToLower(name), strings.ToLower(other))
 		for _, w := range words(other) {

@@ -64,7 +64,7 @@ func checkOptions(b Build, r *Reply, unused []string, refresh bool) error {
 		declared := ok && ownHelp(entry) ||
 			strings.HasPrefix(name, "CMAKE_") ||
 			!slices.Contains(unused, name) ||
-			slices.Contains(b.Preset.Payload.ReadBy, name)
+			slices.Contains(b.Preset.Vendor.ReadBy, name)
 		if !declared && !refresh {
 			bad = append(bad, UndeclaredOption{Option: name})
 		}

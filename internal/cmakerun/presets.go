@@ -22,13 +22,14 @@ const (
 	includeVersion  = 4
 )
 
-// Presets holds the configure presets of one project, not yet resolved.
+// Presets holds the configure presets of one project.
 type Presets struct {
 	Dir   string   // absolute folder of the project
 	Files []string // every file read, in order
 
-	byName map[string]*rawPreset
-	names  []string // in the order of the files
+	visible []Preset              // in the order of the files
+	byName  map[string]*rawPreset // hidden ones too
+	names   []string              // in the order of the files
 }
 
 // rawPreset is one entry as the file has it.
@@ -142,6 +143,16 @@ func ReadPresets(projectDir string) (*Presets, error) {
 	if len(p.Files) == 0 {
 		return nil, fmt.Errorf("reading presets of %s: no %s: %w", dir, presetsFile, fs.ErrNotExist)
 	}
+	for _, name := range p.names {
+		if p.byName[name].Hidden {
+			continue
+		}
+		preset, err := p.resolve(name)
+		if err != nil {
+			return nil, fmt.Errorf("reading preset %q of %s: %w", name, dir, err)
+		}
+		p.visible = append(p.visible, preset)
+	}
 	return p, nil
 }
 
@@ -219,17 +230,9 @@ func plainTypeError(err error) error {
 	return err
 }
 
-// Names lists the presets that can be asked for, in the order of the files,
-// those with a false condition too.
-func (p *Presets) Names() []string {
-	var names []string
-	for _, name := range p.names {
-		if !p.byName[name].Hidden {
-			names = append(names, name)
-		}
-	}
-	return names
-}
+// Visible lists the presets that are not hidden, in the order of the files;
+// those whose condition is false are among them.
+func (p *Presets) Visible() []Preset { return p.visible }
 
 // UnknownPresetError is a preset that a project does not offer.
 type UnknownPresetError struct {
@@ -258,38 +261,29 @@ func (e *DisabledPresetError) Error() string {
 	return fmt.Sprintf("using preset %q: its condition is false here: %s", e.Name, e.Why)
 }
 
-// Use resolves a preset that is to be built: unknown, hidden and disabled ones
-// give *UnknownPresetError and *DisabledPresetError.
-func (p *Presets) Use(name string) (*Preset, error) {
-	preset, err := p.Find(name)
-	if err != nil {
-		return nil, err
+// Get finds a preset to build. One that is unknown or hidden gives
+// *UnknownPresetError; one whose condition is false gives *DisabledPresetError.
+func (p *Presets) Get(name string) (Preset, error) {
+	var known []string
+	for _, preset := range p.visible {
+		known = append(known, preset.Name)
+		if preset.Name != name {
+			continue
+		}
+		if preset.Disabled != "" {
+			return Preset{}, &DisabledPresetError{Name: name, Why: preset.Disabled}
+		}
+		return preset, nil
 	}
-	if preset.Disabled != "" {
-		return nil, &DisabledPresetError{Name: name, Why: preset.Disabled}
-	}
-	return preset, nil
-}
-
-// Find resolves a preset to look at, disabled ones too.
-func (p *Presets) Find(name string) (*Preset, error) {
-	raw, ok := p.byName[name]
-	if !ok || raw.Hidden {
-		known := p.Names()
-		return nil, &UnknownPresetError{Dir: p.Dir, Name: name, Hidden: ok, Nearest: nearest(name, known, 3), Known: known}
-	}
-	merged, err := p.inherit(raw, nil)
-	if err != nil {
-		return nil, err
-	}
-	return p.resolve(merged)
+	_, hidden := p.byName[name]
+	return Preset{}, &UnknownPresetError{Dir: p.Dir, Name: name, Hidden: hidden, Nearest: nearest(name, known, 3), Known: known}
 }
 
 // inherit gives a copy of raw with what its parents add. A field that is set
 // stays; among parents the earlier one wins.
 func (p *Presets) inherit(raw *rawPreset, children []string) (*rawPreset, error) {
 	if slices.Contains(children, raw.Name) {
-		return nil, fmt.Errorf("reading preset %q of %s: it inherits from itself through %s", children[0], p.Dir, strings.Join(children[1:], ", "))
+		return nil, fmt.Errorf("%q inherits from itself through %s", raw.Name, strings.Join(children, ", "))
 	}
 	merged := *raw
 	merged.CacheVariables = copyMap(raw.CacheVariables)
@@ -302,7 +296,7 @@ func (p *Presets) inherit(raw *rawPreset, children []string) (*rawPreset, error)
 	for _, name := range raw.Inherits {
 		parent, ok := p.byName[name]
 		if !ok {
-			return nil, fmt.Errorf("reading preset %q of %s: it inherits from %q, which does not exist", raw.Name, raw.file, name)
+			return nil, fmt.Errorf("%q inherits from %q, which does not exist", raw.Name, name)
 		}
 		full, err := p.inherit(parent, append(slices.Clone(children), raw.Name))
 		if err != nil {
@@ -322,7 +316,9 @@ func (p *Presets) inherit(raw *rawPreset, children []string) (*rawPreset, error)
 		addMissing(merged.Environment, full.Environment)
 		addMissing(merged.Vendor, full.Vendor)
 	}
-	// A null condition stops inheriting, and its children inherit none from here.
+	// A null condition stops inheriting, and children inherit none from here.
+	// (CMake 3.25 forgets this for some presets that others inherit from, and
+	// then refuses them as disabled; which ones depends on their names.)
 	if string(merged.Condition) == "null" {
 		merged.Condition = nil
 	}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"payload/internal/atomicfile"
 	"payload/internal/run"
 )
 
@@ -59,17 +60,18 @@ type stamp struct {
 	CMake     program           `json:"cmake"`
 	Compilers []stampCompiler   `json:"compilers"`
 	Launcher  string            `json:"launcher"`
-	Inputs    map[string]string `json:"inputs"` // the project's CMake files and their SHA-256
+	Inputs    map[string]string `json:"inputs"` // files that CMake watches; the SHA-256 of those that are CMake code
 	Cache     map[string]string `json:"cache"`  // what the cache held when the configure ended
 }
 
 type stampSource struct {
 	Component string `json:"component"`
-	Tree      string `json:"tree"`
 	Ref       string `json:"ref"`
 	Commit    string `json:"commit"`
-	Number    int    `json:"build_number"`
-	Dir       string `json:"dir"` // where the link pointed
+	Build     int    `json:"build_number"`
+	Pristine  string `json:"pristine,omitempty"`
+	Patched   string `json:"patched"`
+	Tree      string `json:"tree"` // the folder that the link pointed at
 }
 
 // program is the identity of an executable without running it.
@@ -108,7 +110,7 @@ func steeringNow() map[string]string {
 
 // settings flattens what a preset says, so that a difference has a name. What
 // it says to this tool alone decides no object and is left out.
-func settings(p *Preset) map[string]string {
+func settings(p Preset) map[string]string {
 	s := map[string]string{}
 	for name, value := range map[string]string{
 		"generator": p.Generator, "architecture": p.Architecture, "toolset": p.Toolset,
@@ -168,7 +170,8 @@ func newStamp(b Build, r *Reply) (*stamp, error) {
 	}
 	for _, src := range b.Sources {
 		s.Sources = append(s.Sources, stampSource{
-			Component: src.Component, Tree: src.Tree, Ref: src.Ref, Commit: src.Commit, Number: src.Number, Dir: src.Dir,
+			Component: src.Component, Ref: src.Ref, Commit: src.Commit, Build: src.Build,
+			Pristine: src.Pristine, Patched: src.Patched, Tree: src.Tree,
 		})
 	}
 	path, err := run.LookPath("cmake")
@@ -199,11 +202,16 @@ func newStamp(b Build, r *Reply) (*stamp, error) {
 		return nil, err
 	}
 	for _, file := range inputs {
-		if within(b.Root, file) && !within(b.BinaryDir(), file) {
+		switch {
+		case !within(b.Root, file) || within(b.BinaryDir, file):
+			// A source, which its tree id stands for, or the system's.
+		case filepath.Base(file) == "CMakeLists.txt" || filepath.Ext(file) == ".cmake":
 			s.Inputs[file] = digestOf(file)
+		default:
+			s.Inputs[file] = ""
 		}
 	}
-	s.Cache, err = readCache(b.BinaryDir())
+	s.Cache, err = readCache(b.BinaryDir)
 	return s, err
 }
 
@@ -212,18 +220,7 @@ func (s *stamp) write(binDir string) error {
 	if err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(binDir, stampName+".*")
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(append(text, '\n'))
-	if err = errors.Join(err, temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), filepath.Join(binDir, stampName))
-	}
-	if err != nil {
-		_ = os.Remove(temp.Name()) // the error that matters is the one before
-	}
-	return err
+	return atomicfile.Write(filepath.Join(binDir, stampName), append(text, '\n'), 0o644)
 }
 
 // found is what PATH gives for the last name of path, or nothing.
@@ -269,7 +266,7 @@ func readCache(binDir string) (map[string]string, error) {
 // Check compares a build folder's stamp with what b asks for. It starts no
 // process.
 func Check(b Build) Verdict {
-	dir := b.BinaryDir()
+	dir := b.BinaryDir
 	if entries, err := os.ReadDir(dir); errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
 		return Verdict{Recreate, "first build"}
 	}
@@ -292,7 +289,7 @@ func Check(b Build) Verdict {
 			return Verdict{Reconfigure, why}
 		}
 	}
-	if why := touched(b); why != "" {
+	if why := touched(s, b); why != "" {
 		return Verdict{Refresh, why}
 	}
 	return Verdict{}
@@ -348,15 +345,17 @@ func sourcesDiffer(s *stamp, b Build) string {
 			return fmt.Sprintf("sources changed: %s is %s, was %s", is.Component, is.Ref, was.Ref)
 		case was.Commit != is.Commit:
 			return fmt.Sprintf("sources changed: %s %s is commit %s, was %s", is.Component, is.Ref, short(is.Commit), short(was.Commit))
-		case was.Tree != is.Tree:
-			return fmt.Sprintf("sources changed: %s %s is tree %s, was %s (other patches or another source)", is.Component, is.Ref, short(is.Tree), short(was.Tree))
-		case was.Number != is.Number:
-			return fmt.Sprintf("sources changed: %s is build number %d, was %d", is.Component, is.Number, was.Number)
-		case was.Tree == "" && was.Dir != is.Dir:
-			return fmt.Sprintf("sources changed: %s is %s, was %s", is.Component, is.Dir, was.Dir)
+		case was.Patched != is.Patched && was.Pristine == is.Pristine:
+			return fmt.Sprintf("sources changed: %s %s has other patches: tree %s, was %s", is.Component, is.Ref, short(is.Patched), short(was.Patched))
+		case was.Patched != is.Patched:
+			return fmt.Sprintf("sources changed: %s %s is tree %s, was %s", is.Component, is.Ref, short(is.Patched), short(was.Patched))
+		case was.Build != is.Build:
+			return fmt.Sprintf("sources changed: %s is build number %d, was %d", is.Component, is.Build, was.Build)
+		case is.Patched == "" && was.Tree != is.Tree:
+			return fmt.Sprintf("sources changed: %s is %s, was %s", is.Component, is.Tree, was.Tree)
 		case err != nil:
 			return fmt.Sprintf("sources changed: the link %s is gone", link)
-		case target != was.Dir:
+		case target != was.Tree:
 			return fmt.Sprintf("sources changed: something else pointed %s at %s", link, target)
 		}
 	}
@@ -402,7 +401,7 @@ func compilersDiffer(s *stamp, _ Build) string {
 }
 
 func cacheDiffers(s *stamp, b Build) string {
-	now, err := readCache(b.BinaryDir())
+	now, err := readCache(b.BinaryDir)
 	if err != nil {
 		return "the build folder has no CMakeCache.txt"
 	}
@@ -424,12 +423,8 @@ func launcherDiffers(s *stamp, b Build) string {
 
 func inputsDiffer(s *stamp, b Build) string {
 	for _, file := range slices.Sorted(maps.Keys(s.Inputs)) {
-		if digestOf(file) != s.Inputs[file] {
-			rel, err := filepath.Rel(b.Root, file)
-			if err != nil {
-				rel = file
-			}
-			return "project changed: " + rel
+		if was := s.Inputs[file]; was != "" && digestOf(file) != was {
+			return "project changed: " + b.rel(file)
 		}
 	}
 	return ""
@@ -438,20 +433,34 @@ func inputsDiffer(s *stamp, b Build) string {
 // touched finds a file that CMake watches and that is newer than its output.
 // The build tool would configure by itself then, without what this package
 // passes.
-func touched(b Build) string {
+func touched(s *stamp, b Build) string {
 	for _, output := range []string{"build.ninja", "Makefile"} {
-		made, err := os.Stat(filepath.Join(b.BinaryDir(), output))
+		made, err := os.Stat(filepath.Join(b.BinaryDir, output))
 		if err != nil {
 			continue
 		}
-		for _, s := range b.Sources {
-			for _, file := range s.Depends {
-				if info, err := os.Stat(file); err == nil && info.ModTime().After(made.ModTime()) {
-					return "written since: " + file
-				}
+		files := slices.Sorted(maps.Keys(s.Inputs))
+		for _, src := range b.Sources {
+			files = append(files, src.Depends...)
+		}
+		for _, file := range files {
+			if info, err := os.Stat(file); err == nil && info.ModTime().After(made.ModTime()) {
+				return "written since: " + b.rel(file)
 			}
 		}
 		return ""
 	}
 	return "" // another generator: it decides by itself
+}
+
+// rel is a path as messages show it: relative to the root where it lies below.
+func (b Build) rel(path string) string {
+	if !within(b.Root, path) {
+		return path
+	}
+	rel, err := filepath.Rel(b.Root, path)
+	if err != nil {
+		return path
+	}
+	return filepath.ToSlash(rel)
 }

@@ -31,7 +31,7 @@ func payloadOf(raw *rawPreset) (map[string]json.RawMessage, error) {
 	}
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(text, &keys); err != nil {
-		return nil, fmt.Errorf("reading preset %q of %s: vendor payload: %w", raw.Name, raw.file, plainTypeError(err))
+		return nil, fmt.Errorf("vendor payload of %q: %w", raw.Name, plainTypeError(err))
 	}
 	return keys, nil
 }
