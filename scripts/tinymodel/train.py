@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import time
 
 # One thread keeps the order of float additions fixed, so that a seed gives the
@@ -160,6 +161,12 @@ def quantise(w):
     k = np.ceil(np.log2(np.maximum(top, 1e-30) / 127)).clip(-14, 8).astype(np.int32)
     q = np.rint(np.ldexp(blocks, -k[..., None])).clip(-127, 127).astype(np.int8)
     return k, q
+
+
+def round_norm(v):
+    """Rounds to 8 significant bits."""
+    m, e = np.frexp(v)
+    return np.ldexp(np.rint(m * 256) / 256, e).astype(np.float32)
 
 
 def dequantise(k, q):
@@ -506,6 +513,8 @@ def write_gguf(path, params, tok):
 
 def write_json(path, value):
     text = json.dumps(value, ensure_ascii=False, indent=2)
+    # Lists of numbers read better, and differ less, on one line.
+    text = re.sub(r"\[[\d\s,]+\]", lambda m: str(json.loads(m[0])), text)
     path.write_text(text + "\n", encoding="utf-8")
 
 
@@ -855,9 +864,7 @@ def main():
         texts, chats = read_corpus()
         tok = train_tokenizer(texts, chats)
         params = train(tok, texts, chats, args.steps)
-        params = {
-            k: v if v.ndim == 2 else round_norm(v) for k, v in params.items()
-        }
+        params = {k: v if v.ndim == 2 else round_norm(v) for k, v in params.items()}
         args.out.mkdir(parents=True, exist_ok=True)
         write_gguf(args.out / "tiny.gguf", params, tok)
         write_safetensors(args.out / "safetensors", params, tok)
@@ -869,12 +876,6 @@ def main():
         check(args.out)
     if args.check:
         check(args.check)
-
-
-def round_norm(v):
-    import ml_dtypes
-
-    return v.astype(ml_dtypes.bfloat16).astype(np.float32)
 
 
 if __name__ == "__main__":
