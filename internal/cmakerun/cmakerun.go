@@ -106,8 +106,20 @@ func ConfigureArgs(b Build) []string {
 	return args
 }
 
-// CompileArgs is the command line of the compile step.
+// CompileArgs is the command line of the compile step. Ninja is started
+// directly: an interrupted cmake kills the ninja below it before that one has
+// stopped its compilers.
 func CompileArgs(b Build) []string {
+	if b.Preset.Generator == "Ninja" {
+		args := []string{"ninja", "-C", b.BinaryDir}
+		if program := b.Preset.Cache["CMAKE_MAKE_PROGRAM"].Value; program != "" {
+			args[0] = program
+		}
+		if b.Jobs > 0 {
+			args = append(args, "-j", strconv.Itoa(b.Jobs))
+		}
+		return append(args, b.targets()...)
+	}
 	args := []string{"cmake", "--build", b.BinaryDir}
 	if b.Jobs > 0 {
 		args = append(args, "--parallel", strconv.Itoa(b.Jobs))
