@@ -68,8 +68,19 @@ func pick(ctx context.Context, clients []client) ([]string, error) {
 		}
 		why = append(why, fmt.Sprintf("%s is %d.%d, older than %d.%d", name, have[0], have[1], c.oldest[0], c.oldest[1]))
 	}
-	return nil, &run.MissingError{Tool: clients[0].argv[0], Err: errors.New(strings.Join(why, ", "))}
+	return nil, &noClientError{tool: clients[0].argv[0], why: why}
 }
+
+// noClientError is a *run.MissingError that says why none of several will do.
+type noClientError struct {
+	tool string
+	why  []string
+}
+
+func (e *noClientError) Error() string {
+	return fmt.Sprintf("no %s that will do: %s", e.tool, strings.Join(e.why, ", "))
+}
+func (e *noClientError) Unwrap() error { return &run.MissingError{Tool: e.tool} }
 
 // mirrorKey names what a mirror's file holds. It's over the digest, so it never
 // has to be asked again.

@@ -200,4 +200,3 @@ func TestRepairWaitsForUsers(t *testing.T) {
 	must(t, tree.Close())
 	get(t, s, req)
 }
-

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -316,6 +317,10 @@ func (s *Store) changed(ctx context.Context, dir, index, tree string) ([]string,
 			// The objects are gone too; the index still knew the names.
 			names = quick
 		}
+		// A folder is empty because its files are gone: they are named already.
+		extra = slices.DeleteFunc(extra, func(folder string) bool {
+			return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, folder+"/") })
+		})
 		if extra = append(extra, names...); len(extra) == 0 {
 			extra = []string{"tree " + got + " in place of " + tree}
 		}
