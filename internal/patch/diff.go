@@ -103,9 +103,9 @@ func (r *reader) startsDiff() bool {
 func parseDiffs(text string) (head string, diffs []FileDiff, err error) {
 	r := &reader{lines: splitLines(text)}
 	for r.more() && !r.startsDiff() {
-		head += r.lines[r.at]
 		r.at++
 	}
+	head = strings.Join(r.lines[:r.at], "")
 	if !r.more() {
 		if strings.TrimSpace(text) == "" {
 			return head, nil, errors.New(notPatch + ": the file is empty")
@@ -341,6 +341,9 @@ func (d *FileDiff) setNames(raw [2]string) error {
 		return rest
 	}
 	d.Old, d.New = strip(raw[0]), strip(raw[1])
+	if raw[0] != devNull && d.Old == "" || raw[1] != devNull && d.New == "" {
+		return errors.New("a file without a name")
+	}
 	if prefixed(raw) {
 		return nil
 	}

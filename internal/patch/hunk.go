@@ -251,6 +251,8 @@ func (s site) judgeText(h Hunk, sh shape) fit {
 	}
 	open := slices.DeleteFunc(slices.Clone(good), inside)
 	switch {
+	case slices.Contains(good, h.start()) && !slices.Contains(open, h.start()):
+		return failed("ambiguous: it fits at line %d, but its result stands there too, at %s", h.start()+1, s.places(done))
 	case slices.Contains(open, h.start()):
 		return s.landed(h, sh, h.start())
 	case len(open) > 0 && len(done) > 0:
