@@ -265,23 +265,26 @@ func TestStampNoticesEachDifference(t *testing.T) {
 		{"build number", src(func(s *Source) { s.Build = 8 }), Recreate, "sources changed: lib.x is build number 8, was 7"},
 		{"component gone", func(_ *testing.T, b *Build) { b.Sources = nil }, Recreate, "sources changed: 0 components, were 1"},
 		{"link moved by bare cmake", func(t *testing.T, b *Build) {
+			t.Helper()
 			at := b.SourceLink(b.Sources[0])
 			relinkTest(t, at, filepath.Join(filepath.Dir(b.Root), "store", "b"))
 			t.Cleanup(func() { relinkTest(t, at, filepath.Join(filepath.Dir(b.Root), "store", "a")) })
 		}, Recreate, "sources changed: something else pointed"},
-		{"flags", func(t *testing.T, _ *Build) { t.Setenv("CFLAGS", "-O0") }, Recreate, "environment changed: CFLAGS is -O0, was not set"},
+		{"flags", func(t *testing.T, _ *Build) { t.Helper(); t.Setenv("CFLAGS", "-O0") }, Recreate, "environment changed: CFLAGS is -O0, was not set"},
 		{"compiler replaced", func(t *testing.T, _ *Build) {
+			t.Helper()
 			relinkTest(t, fakeCompiler, must(run.LookPath("true")))
 			t.Cleanup(func() { relinkTest(t, fakeCompiler, must(run.LookPath("cc"))) })
 		}, Recreate, "compiler changed: " + fakeCompiler + " is not the "},
 		{"compiler gone", func(t *testing.T, _ *Build) {
+			t.Helper()
 			if err := os.Remove(fakeCompiler); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { relinkTest(t, fakeCompiler, must(run.LookPath("cc"))) })
 		}, Recreate, " is gone"},
-		{"another compiler first on PATH", func(t *testing.T, _ *Build) { testkit.Fake(t, "cc", "exit 1\n") }, Recreate, "compiler changed: cc is /"},
-		{"cmake replaced", func(t *testing.T, _ *Build) { testkit.Fake(t, "cmake", "exit 1\n") }, Recreate, "cmake changed: /"},
+		{"another compiler first on PATH", func(t *testing.T, _ *Build) { t.Helper(); testkit.Fake(t, "cc", "exit 1\n") }, Recreate, "compiler changed: cc is /"},
+		{"cmake replaced", func(t *testing.T, _ *Build) { t.Helper(); testkit.Fake(t, "cmake", "exit 1\n") }, Recreate, "cmake changed: /"},
 		{"cache edited", edit(filepath.Join(b.BinaryDir, "CMakeCache.txt"), func(s string) string {
 			return strings.Replace(s, "APP_SLOW:BOOL=OFF", "APP_SLOW:BOOL=ON", 1)
 		}), Recreate, "cache changed by another run of cmake: APP_SLOW is ON, was OFF"},
@@ -598,4 +601,24 @@ func TestPresetEnvironmentReachesTheCompiler(t *testing.T) {
 	if env := CompileCmd(b).Env; !slices.Contains(env, "CFLAGS=-DFROM_ENV=1") {
 		t.Errorf("environment of the compile %q", env)
 	}
+}
+
+func TestLockKeepsASecondBuildOut(t *testing.T) {
+	t.Parallel()
+	b := Build{BinaryDir: filepath.Join(t.TempDir(), "build", "x")}
+	release, err := Lock(context.Background(), b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	stop := errors.New("stopped by a test")
+	if _, err := Lock(ctx, b, func() { cancel(stop) }); !errors.Is(err, stop) {
+		t.Errorf("the second one got it, or waited for something else: %v", err)
+	}
+	release()
+	again, err := Lock(context.Background(), b, func() { t.Error("it is still held") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
 }

@@ -355,7 +355,7 @@ func sourcesDiffer(s *stamp, b Build) string {
 			return fmt.Sprintf("sources changed: %s is %s, was %s", is.Component, is.Tree, was.Tree)
 		case err != nil:
 			return fmt.Sprintf("sources changed: the link %s is gone", link)
-		case target != was.Tree:
+		case target != was.Tree && !sameFile(target, was.Tree): // bare cmake resolves links
 			return fmt.Sprintf("sources changed: something else pointed %s at %s", link, target)
 		}
 	}
