@@ -13,7 +13,7 @@
 //	trees/KEY.json       what it is
 //	trees/KEY.index      git's index of it, with the stat data that makes a check quick
 //	trees/KEY.lock       shared while the tree is used, exclusive while it is made
-//	trees/KEY.tmp        a tree being made, by the holder of the exclusive lock
+//	trees/KEY.*.tmp      a tree being made, by the holder of the exclusive lock
 //	work/                downloads being unpacked, each under its own lock
 //
 // The package doesn't know how patches are applied (the caller passes Apply),

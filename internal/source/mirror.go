@@ -122,7 +122,7 @@ func (s *Store) fromMirror(ctx context.Context, req Request, up upstream, m conf
 	}
 	started := time.Now()
 	req.tell("reading %s", m.ID())
-	tree, err := s.importMirror(ctx, req, m, base+".tmp")
+	tree, err := s.importMirror(ctx, req, m, base)
 	if err != nil {
 		return found{}, err
 	}
@@ -146,13 +146,11 @@ func (r Request) fromMirrorTree(p Pristine) (found, error) {
 	return r.fromLock(p)
 }
 
-// importMirror downloads and unpacks in the folder tmp and returns the tree.
-func (s *Store) importMirror(ctx context.Context, req Request, m config.Mirror, tmp string) (string, error) {
-	if err := removeAll(tmp); err != nil { // of a killed process: the lock is ours
+// importMirror downloads and unpacks beside base and returns the tree.
+func (s *Store) importMirror(ctx context.Context, req Request, m config.Mirror, base string) (string, error) {
+	tmp, err := temporary(base)
+	if err != nil {
 		return "", err
-	}
-	if err := os.Mkdir(tmp, 0o755); err != nil {
-		return "", fmt.Errorf("reading %s: %w", m.ID(), err)
 	}
 	defer func() { _ = removeAll(tmp) }() // the next sweep gets what stays
 

@@ -161,12 +161,12 @@ func TestLeftoversOfTheKilled(t *testing.T) {
 	key := treeKey(up.Run("rev-parse", "b7^{tree}"), req)
 	for name, content := range map[string]string{
 		"git/shallow.lock": "", "git/refs/payload/commit/" + commit + ".lock": "", "git/refs/payload/pristine/" + commit + ".lock": "",
-		"trees/" + key + ".tmp/files/half": "half", "trees/" + key + ".index": "half", "trees/" + key + ".json": "{",
-		"trees/0123.tmp/files/half": "half", "work/4567.tmp/download/half": "half",
+		"trees/" + key + ".1.tmp/files/half": "half", "trees/" + key + ".index": "half", "trees/" + key + ".json": "{",
+		"trees/0123.1.tmp/files/half": "half", "work/4567.1.tmp/download/half": "half",
 	} {
 		testkit.Write(t, filepath.Join(s.Dir(), filepath.FromSlash(name)), content)
 	}
-	must(t, os.Chmod(filepath.Join(s.Dir(), "trees/0123.tmp/files"), 0o555))
+	must(t, os.Chmod(filepath.Join(s.Dir(), "trees/0123.1.tmp/files"), 0o555))
 	assertHard(t, get(t, s, req).Path)
 	for _, pattern := range []string{"*/*.tmp", "git/*.lock"} {
 		left, err := filepath.Glob(filepath.Join(s.Dir(), pattern))

@@ -180,32 +180,47 @@ func removeAll(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// sweep deletes what killed processes left half-made: folders whose lock
-// nobody holds, and index copies that no check can still be writing.
-func (s *Store) sweep() error {
-	stale, err := filepath.Glob(filepath.Join(s.dir, "*", "*.tmp"))
+// temporary makes a folder base.*.tmp for the holder of base's exclusive lock.
+// The name is new each time: a git or pip that outlived its killed parent may
+// still be writing to the folder that it was given.
+func temporary(base string) (string, error) {
+	stale, err := filepath.Glob(base + ".*.tmp")
 	if err != nil {
-		return fmt.Errorf("sweeping the store: %w", err)
+		return "", fmt.Errorf("making a temporary folder: %w", err)
 	}
 	for _, path := range stale {
-		lock := flock.New(strings.TrimSuffix(path, ".tmp") + ".lock")
-		if ok, err := lock.TryLock(); err == nil && ok {
-			err = removeAll(path)
-			release(lock)
-			if err != nil {
-				return fmt.Errorf("sweeping the store: %w", err)
+		_ = removeAll(path) // what can't be deleted yet goes another time
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(base), filepath.Base(base)+".*.tmp")
+	if err != nil {
+		return "", fmt.Errorf("making a temporary folder: %w", err)
+	}
+	return dir, nil
+}
+
+// sweep deletes what killed processes left half-made: folders whose lock
+// nobody holds, and index copies that no check can still be writing.
+func (s *Store) sweep() {
+	for _, folder := range []string{s.trees(), s.work()} {
+		entries, err := os.ReadDir(folder)
+		if err != nil {
+			continue
+		}
+		for _, entry := range entries {
+			path := filepath.Join(folder, entry.Name())
+			base, _, _ := strings.Cut(entry.Name(), ".")
+			switch {
+			case strings.HasSuffix(path, ".tmp"):
+				lock := flock.New(filepath.Join(folder, base+".lock"))
+				if ok, err := lock.TryLock(); err == nil && ok {
+					_ = removeAll(path) // what can't be deleted yet goes another time
+				}
+				release(lock)
+			case strings.Contains(entry.Name(), ".index."):
+				if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
+					_ = os.Remove(path) // another sweep may have been first
+				}
 			}
 		}
-		release(lock)
 	}
-	copies, err := filepath.Glob(filepath.Join(s.trees(), "*.index.*"))
-	if err != nil {
-		return fmt.Errorf("sweeping the store: %w", err)
-	}
-	for _, path := range copies {
-		if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
-			_ = os.Remove(path) // litter; another sweep may have been first
-		}
-	}
-	return nil
 }

@@ -148,15 +148,10 @@ func (s *Store) build(ctx context.Context, req Request, f found, place string) (
 	if _, err := s.admit(ctx, patched, "the patched tree"); err != nil {
 		return err
 	}
-	if err := s.sweep(); err != nil {
+	s.sweep()
+	tmp, err := temporary(place)
+	if err != nil {
 		return err
-	}
-	tmp := place + ".tmp" // what is there is of a killed process: the lock is ours
-	if err := removeAll(tmp); err != nil {
-		return err
-	}
-	if err := os.Mkdir(tmp, 0o755); err != nil {
-		return fmt.Errorf("laying out tree %s: %w", patched, err)
 	}
 	defer func() {
 		if err != nil {
@@ -231,12 +226,9 @@ func readOnly(dir string) error {
 // discard deletes a stored tree and what lies beside it, but for the lock.
 func (s *Store) discard(place string) error {
 	// Out of its place first: a tree in its place counts as complete.
-	tmp := place + ".tmp"
-	if err := removeAll(tmp); err != nil {
+	tmp, err := temporary(place)
+	if err != nil {
 		return err
-	}
-	if err := os.Mkdir(tmp, 0o755); err != nil {
-		return fmt.Errorf("deleting %s: %w", place, err)
 	}
 	if err := os.Chmod(place, 0o755); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("deleting %s: %w", place, err)
