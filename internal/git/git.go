@@ -67,9 +67,17 @@ func Open(ctx context.Context, dir string) (Repo, error) {
 		return r, fmt.Errorf("making the private repository %s: %w", dir, err)
 	}
 	settings := [][2]string{
-		{"core.autocrlf", "false"}, {"core.fileMode", "true"}, {"core.symlinks", "true"}, {"core.ignoreCase", "false"},
-		{"core.precomposeUnicode", "false"}, {"core.protectNTFS", "false"}, {"gc.auto", "0"}, {"maintenance.auto", "false"},
-		{"fetch.recurseSubmodules", "false"}, {"core.commitGraph", "false"}, {"advice.detachedHead", "false"},
+		{"core.autocrlf", "false"},
+		{"core.fileMode", "true"},
+		{"core.symlinks", "true"},
+		{"core.ignoreCase", "false"},
+		{"core.precomposeUnicode", "false"},
+		{"core.protectNTFS", "false"},
+		{"gc.auto", "0"},
+		{"maintenance.auto", "false"},
+		{"fetch.recurseSubmodules", "false"},
+		{"core.commitGraph", "false"},
+		{"advice.detachedHead", "false"},
 	}
 	for _, s := range settings {
 		if _, err := r.Text(ctx, "config", s[0], s[1]); err != nil {

@@ -72,7 +72,7 @@ func (s *Store) without(ctx context.Context, tree string, paths []string) (strin
 	if err != nil {
 		return "", fmt.Errorf("changing tree %s: %w", tree, err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // a temporary of ours
 	index := filepath.Join(dir, "index")
 	if err := s.repo.ReadTree(ctx, tree, index); err != nil {
 		return "", err

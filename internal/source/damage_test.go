@@ -37,11 +37,13 @@ func TestDamageIsNamed(t *testing.T) {
 		files  []string
 	}{
 		"byte flipped": {func(t *testing.T, dir string) {
+			t.Helper()
 			path := filepath.Join(dir, "mixed.c")
 			must(t, os.Chmod(path, 0o644))
 			must(t, os.WriteFile(path, []byte("int a;\r\nint c;\n"), 0o444))
 		}, []string{"mixed.c"}},
 		"byte flipped, times kept": {func(t *testing.T, dir string) {
+			t.Helper()
 			// As old as a real tree is: git reads files again that are as young
 			// as the index, and its stat data has whole seconds only.
 			index := dir + ".index"
@@ -61,25 +63,32 @@ func TestDamageIsNamed(t *testing.T) {
 			must(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 		}, []string{"crlf.txt"}},
 		"ignored file added": {func(t *testing.T, dir string) {
+			t.Helper()
 			testkit.Write(t, filepath.Join(dir, "build", "x.log"), "x")
 		}, []string{"build/x.log"}},
 		"file removed": {func(t *testing.T, dir string) {
+			t.Helper()
 			must(t, os.Remove(filepath.Join(dir, "PATCHED")))
 		}, []string{"PATCHED"}},
 		"made executable": {func(t *testing.T, dir string) {
+			t.Helper()
 			must(t, os.Chmod(filepath.Join(dir, "mixed.c"), 0o555))
 		}, []string{"mixed.c"}},
 		"link turned": {func(t *testing.T, dir string) {
+			t.Helper()
 			must(t, os.Remove(filepath.Join(dir, "link")))
 			must(t, os.Symlink("mixed.c", filepath.Join(dir, "link")))
 		}, []string{"link"}},
 		"repository added": {func(t *testing.T, dir string) {
+			t.Helper()
 			testkit.Write(t, filepath.Join(dir, "sub", ".git"), "gitdir: x\n")
 		}, []string{"sub/.git"}},
 		"folder added": {func(t *testing.T, dir string) {
+			t.Helper()
 			must(t, os.Mkdir(filepath.Join(dir, "sub", "empty"), 0o755))
 		}, []string{"sub/empty"}},
 		"two at once": {func(t *testing.T, dir string) {
+			t.Helper()
 			testkit.Write(t, filepath.Join(dir, "new.c"), "x")
 			must(t, os.Remove(filepath.Join(dir, "deep", "er", "still", "x")))
 		}, []string{"deep/er/still/x", "new.c"}},
@@ -115,6 +124,7 @@ func TestDamageIsNamed(t *testing.T) {
 func TestWhatIsNotDamage(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, s *Store, tree *Tree){
 		"other times and inodes": func(t *testing.T, s *Store, tree *Tree) {
+			t.Helper()
 			writable(t, tree, "")
 			path := filepath.Join(tree.Path, "mixed.c")
 			data, err := os.ReadFile(path)
@@ -124,14 +134,24 @@ func TestWhatIsNotDamage(t *testing.T) {
 			must(t, os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0)))
 		},
 		"damaged index": func(t *testing.T, s *Store, tree *Tree) {
+			t.Helper()
 			data, err := os.ReadFile(tree.index)
 			must(t, err)
 			data[len(data)/2] ^= 0x80
 			must(t, os.WriteFile(tree.index, data, 0o644))
 		},
-		"empty index":  func(t *testing.T, s *Store, tree *Tree) { must(t, os.WriteFile(tree.index, nil, 0o644)) },
-		"lost index":   func(t *testing.T, s *Store, tree *Tree) { must(t, os.Remove(tree.index)) },
-		"lost objects": func(t *testing.T, s *Store, tree *Tree) { must(t, removeAll(s.repo.Dir)) },
+		"empty index": func(t *testing.T, s *Store, tree *Tree) {
+			t.Helper()
+			must(t, os.WriteFile(tree.index, nil, 0o644))
+		},
+		"lost index": func(t *testing.T, s *Store, tree *Tree) {
+			t.Helper()
+			must(t, os.Remove(tree.index))
+		},
+		"lost objects": func(t *testing.T, s *Store, tree *Tree) {
+			t.Helper()
+			must(t, removeAll(s.repo.Dir))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, req, tree := lockedTree(t)

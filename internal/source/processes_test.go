@@ -20,12 +20,11 @@ import (
 func TestMain(m *testing.M) {
 	if os.Getenv("PAYLOAD_TEST_STORE") != "" {
 		if err := child(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+			panic(err)
 		}
 		return
 	}
-	os.Exit(m.Run())
+	m.Run()
 }
 
 // child gets one tree; with PAYLOAD_TEST_HANG it stops for good where it says.
@@ -33,7 +32,7 @@ func child() error {
 	ctx := context.Background()
 	hang := func(where string) {
 		if os.Getenv("PAYLOAD_TEST_HANG") == where {
-			fmt.Println("hanging")
+			fmt.Fprintln(os.Stdout, "hanging")
 			select {}
 		}
 	}
@@ -62,7 +61,7 @@ func child() error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(tree.Path)
+	fmt.Fprintln(os.Stdout, tree.Path)
 	hang("holding")
 	if err := tree.Check(ctx); err != nil {
 		return err

@@ -553,3 +553,16 @@ func TestKindsRestrict(t *testing.T) {
 		t.Errorf("got %+v", tree)
 	}
 }
+
+func TestBranchStaysWhereTheLockHasIt(t *testing.T) {
+	up := upstreamRepo(t)
+	req, voice := request(t, up.Dir)
+	req.Ref = "main"
+	first := get(t, openStore(t), req)
+	voice.has(t, "main is a branch of upstream, so it moves")
+	up.Commit(map[string]string{"mixed.c": "later\n"})
+	req.Entry = locked(req, first)
+	if tree := get(t, openStore(t), req); tree.Commit != first.Commit || tree.Pristine != first.Pristine {
+		t.Errorf("got %+v; want commit %s", tree, first.Commit)
+	}
+}

@@ -292,7 +292,7 @@ func (s *Store) changed(ctx context.Context, dir, index, tree string) ([]string,
 	if err != nil {
 		return nil, err
 	}
-	defer os.Remove(fresh.Name())
+	defer func() { _ = os.Remove(fresh.Name()) }() // renamed by then, when all went well
 	if err := fresh.Close(); err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func unpack(ctx context.Context, file, sub string, top bool, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // the files in it are closed one by one
 	return eachEntry(ctx, file, func(h *tar.Header, body io.Reader) error {
 		name, ok := list.chosen(h.Name)
 		if !ok {
@@ -54,12 +54,12 @@ func eachEntry(ctx context.Context, file string, do func(*tar.Header, io.Reader)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read
 	plain, err := decompress(bufio.NewReaderSize(f, 1<<20))
 	if err != nil {
 		return err
 	}
-	defer plain.Close()
+	defer func() { _ = plain.Close() }() // only read
 	archive := tar.NewReader(plain)
 	for {
 		if ctx.Err() != nil {
