@@ -41,7 +41,7 @@ var traceable = []string{"SIGILL", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGTRAP", "SI
 
 // ended reports a program that ended by itself. After a crash it is started
 // once more under the tracer, and asked the same, to learn where it is.
-func (s *sessions) ended(ctx context.Context, l launch, srv *server, name, doing string) error {
+func (s *sessions) ended(ctx context.Context, l launch, srv *server, p plan, name, doing string) error {
 	what := join(name, doing)
 	var exit *run.ExitError
 	if !errors.As(srv.err, &exit) {
@@ -49,18 +49,18 @@ func (s *sessions) ended(ctx context.Context, l launch, srv *server, name, doing
 		if srv.err != nil {
 			cause = srv.err.Error()
 		}
-		s.fault("runtime.exit", what, fmt.Sprintf("%s ended while %s%s", s.options.Program, during(doing), inVariant(name)), cause+"\n"+srv.log.last(logLines), s.options.Program)
+		s.fault("runtime.exit", what, fmt.Sprintf("%s ended while %s%s", s.options.Program, during(doing), inVariant(name)), cause+"\n"+s.lastLines(srv), s.options.Program)
 		return nil
 	}
 	if exit.Signal == "" {
-		s.fault("runtime.exit", what, fmt.Sprintf("%s ended with status %d while %s%s", s.options.Program, exit.Code, during(doing), inVariant(name)), srv.log.last(logLines), s.options.Program)
+		s.fault("runtime.exit", what, fmt.Sprintf("%s ended with status %d while %s%s", s.options.Program, exit.Code, during(doing), inVariant(name)), s.lastLines(srv), s.options.Program)
 		return nil
 	}
 	title := fmt.Sprintf("%s dies of %s while %s%s", s.options.Program, exit.Signal, during(doing), inVariant(name))
 	var facts []string
 	where := s.options.Program
 	if slices.Contains(traceable, exit.Signal) {
-		place, err := s.locate(ctx, l)
+		place, err := s.locate(ctx, l, p.checks)
 		if ctx.Err() != nil {
 			return fmt.Errorf("looking for a crash of %s: %w", s.options.Program, context.Cause(ctx))
 		}
@@ -74,7 +74,7 @@ func (s *sessions) ended(ctx context.Context, l launch, srv *server, name, doing
 			}
 		}
 	}
-	facts = append(facts, "last lines of the log:", srv.log.last(logLines))
+	facts = append(facts, "last lines of the log:", s.lastLines(srv))
 	s.fault("runtime.crash", join(name, exit.Signal), title, strings.Join(facts, "\n"), where)
 	return nil
 }
@@ -91,7 +91,7 @@ var errNoCrash = errors.New("it did not crash again under the tracer")
 
 // locate starts the program under the tracer, asks the same again, and gives
 // where it crashes.
-func (s *sessions) locate(ctx context.Context, l launch) (site, error) {
+func (s *sessions) locate(ctx context.Context, l launch, checks []check) (site, error) {
 	l.traced = true
 	srv, err := start(ctx, l)
 	if srv == nil {
@@ -99,7 +99,7 @@ func (s *sessions) locate(ctx context.Context, l launch) (site, error) {
 	}
 	if err == nil {
 		c := newClient(srv.base, srv.name, s.expected, s.limits.request)
-		exercise(ctx, s.kind.checks, c, srv)
+		exercise(ctx, checks, c, srv)
 	}
 	_ = srv.stop() // its end is of no interest, where it was is
 	if srv.site == nil {

@@ -66,21 +66,25 @@ func TestMain(m *testing.M) {
 }
 
 // realLog holds lines as the real program prints them.
-const realLog = `0.00.010.123 I load_backend: loaded CPU backend from {module}
-0.00.012.000 T device_info:
-0.00.012.001 T   - CPU     : Some CPU (24000 MiB, 23000 MiB free)
-0.00.020.000 D load_tensors: layer   0 assigned to device CPU, is_swa = 0
-0.00.020.001 D load_tensors: layer   1 assigned to device CPU, is_swa = 0
-0.00.021.000 I load_tensors:          CPU model buffer size =     0.61 MiB
-0.00.022.000 I llama_context: flash_attn            = auto
-0.00.023.000 I llama_kv_cache:        CPU KV buffer size =     1.50 MiB
-0.00.024.000 I sched_reserve:        CPU compute buffer size =    12.00 MiB
-0.00.025.000 I sched_reserve: Flash Attention enabled
+const realLog = `0.00.003.100 I srv  llama_server: initializing ...
+0.00.008.972 I load_backend: loaded CPU backend from {module}
+0.00.009.054 I cmn  common_param: common_params_print_info: build 11312 (0c1e57098) with GNU 12.2.0 for Linux x86_64
+0.00.009.070 I cmn  common_param: device_info:
+0.00.009.079 I cmn  common_param:   - CPU     : Intel(R) Xeon(R) Processor (24105 MiB, 24105 MiB free)
+0.00.014.099 I load_tensors:          CPU model buffer size =     0.00 MiB
+0.00.014.308 I llama_kv_cache:        CPU KV buffer size =     0.00 MiB
+0.00.016.880 D load_tensors: layer   0 assigned to device CPU, is_swa = 0
+0.00.016.880 D load_tensors: layer   1 assigned to device CPU, is_swa = 0
+0.00.017.167 I load_tensors:   CPU_Mapped model buffer size =     0.58 MiB
+0.00.017.438 I llama_context: flash_attn            = auto
+0.00.017.484 I llama_kv_cache:        CPU KV buffer size =     0.75 MiB
+0.00.018.962 I resolve_fused_ops: Flash Attention enabled
+0.00.019.713 I sched_reserve:        CPU compute buffer size =     2.76 MiB
 `
 
 func (f fake) main(dir string) {
 	if slices.Contains(os.Args, "--version") {
-		fmt.Fprintln(os.Stderr, "version: 11312 (0c1e57098)")
+		fmt.Fprintln(os.Stderr, "version: 0.5.0-dev (build 11312, commit 0c1e57098)")
 		return
 	}
 	if module := os.Getenv("GGML_BACKEND_PATH"); module != "" {

@@ -75,7 +75,3 @@ func minimalEnv(home string) []string {
 	}
 	return []string{"PATH=/usr/bin:/bin", "HOME=" + home, "TMPDIR=" + home, "LC_ALL=C"}
 }
-
-// threads is how many a program may use. A tiny model gains nothing from more
-// than a few, and loses on a machine that others use too.
-func threads() int { return max(1, min(4, runtime.NumCPU())) }

@@ -11,12 +11,18 @@ import (
 // particular to one stands in its entry of kinds.
 type kind struct {
 	// args start the program. {model}, {host}, {port}, {name} and {threads}
-	// are filled in.
+	// are filled in. Threads wait for each other by spinning, many times a
+	// token: where other work has the cores, two take fifty times as long as
+	// one. So only prompts use {threads}, and it is more than one only for the
+	// checks in threaded.
 	args []string
 	env  []string
 	// version prints what the program is; the pattern's first group is kept.
 	version        []string
 	versionPattern *regexp.Regexp
+	// builtFrom finds the build number and the commit in the version, which must
+	// be those of a component in the manifest.
+	builtFrom *regexp.Regexp
 	// portTaken matches the log line of a program that lost the race for its port.
 	portTaken *regexp.Regexp
 	health    string // GET of it gives 200 when the program is ready
@@ -28,7 +34,9 @@ type kind struct {
 	// only to tell why one can't run: the program's own verdict decides.
 	features map[string][]string
 	log      []pattern
+	noise    *regexp.Regexp // lines of the log that tell a person nothing
 	checks   []check
+	threaded []check // for one more start, with more than one thread
 }
 
 // probe asks the program itself whether it would load one module. Programs
@@ -48,7 +56,12 @@ type pattern struct {
 	re   *regexp.Regexp
 	// accelerator restricts it to runs that expect another backend than the CPU.
 	accelerator bool
+	// every line must name the expected backend, not just one.
+	every bool
 }
+
+// someMiB matches a size that is not zero.
+const someMiB = `(?:[1-9]\d*\.\d+|0\.\d*[1-9]\d*) MiB`
 
 // Groups of a pattern that are looked at wherever they occur.
 const (
@@ -70,6 +83,7 @@ type problem struct {
 	what   string
 	title  string
 	detail string
+	gone   bool // the program may have died of it
 }
 
 // cpuBackend is the name that the log gives to the backend that always works.
@@ -79,13 +93,14 @@ var kinds = map[string]kind{
 	"completion-server": {
 		args: []string{
 			"--model", "{model}", "--alias", "{name}", "--host", "{host}", "--port", "{port}",
-			"--ctx-size", "1024", "--parallel", "2", "--threads", "{threads}",
+			"--ctx-size", "1024", "--parallel", "2", "--threads", "1", "--threads-batch", "{threads}",
 			"--offline", "--log-colors", "off", "--log-verbosity", "5",
 		},
 		// A failed assertion would otherwise wait for a debugger to print where.
 		env:            []string{"GGML_NO_BACKTRACE=1"},
 		version:        []string{"--version"},
 		versionPattern: regexp.MustCompile(`(?m)^version: (.+)$`),
+		builtFrom:      regexp.MustCompile(`(?:build )?(?P<build>\d+)(?:, commit | \()(?P<commit>[0-9a-f]{7,40})\)`),
 		portTaken:      regexp.MustCompile(`(?i)couldn't bind|address already in use`),
 		health:         "/health",
 		variant:        regexp.MustCompile(`^(?:lib)?ggml-cpu-(.+)\.(?:so|dll)$`),
@@ -119,15 +134,18 @@ var kinds = map[string]kind{
 		},
 		log: []pattern{
 			{name: "backend", re: regexp.MustCompile(`loaded (?P<backend>\S+) backend from (?P<module>.+)$`)},
-			{name: "device", re: regexp.MustCompile(`^.*- (?P<backend>\w+?)\d* *: .+ \(\d+ MiB, \d+ MiB free\)`)},
-			{name: "layers", re: regexp.MustCompile(`layer +\d+ assigned to device (?P<backend>\w+?)\d*,`)},
+			{name: "device", re: regexp.MustCompile(` - (?P<backend>[A-Za-z]+)\d* *: .+ \(\d+ MiB, \d+ MiB free\)`)},
+			{name: "layers", re: regexp.MustCompile(`layer +\d+ assigned to device (?P<backend>[A-Za-z]+)\d*,`), every: true},
 			{name: "layers offloaded", re: regexp.MustCompile(`offloaded (?P<done>\d+)/(?P<all>\d+) layers to GPU`), accelerator: true},
-			{name: "weights memory", re: regexp.MustCompile(`model buffer size = +[\d.]+ MiB`)},
-			{name: "cache memory", re: regexp.MustCompile(`KV buffer size = +[\d.]+ MiB`)},
-			{name: "compute memory", re: regexp.MustCompile(`compute buffer size = +[\d.]+ MiB`)},
-			{name: "flash attention", re: regexp.MustCompile(`flash_attn += \w+|Flash Attention (?:enabled|was auto)`)},
+			// A dry run that only measures comes first, and prints zeros.
+			{name: "weights memory", re: regexp.MustCompile(`model buffer size = +` + someMiB)},
+			{name: "cache memory", re: regexp.MustCompile(`KV buffer size = +` + someMiB)},
+			{name: "compute memory", re: regexp.MustCompile(`compute buffer size = +` + someMiB)},
+			{name: "flash attention", re: regexp.MustCompile(`Flash Attention enabled|Flash Attention was auto, set to enabled`)},
 		},
-		checks: completionChecks,
+		noise:    regexp.MustCompile(`^[\d.]+ D `),
+		checks:   completionChecks,
+		threaded: []check{{"a long prompt", checkRepeat}},
 	},
 }
 

@@ -48,7 +48,7 @@ func assertLog(lines []string, patterns []pattern, backend, module string) (map[
 			}
 		}
 		switch {
-		case hits > 0:
+		case hits > 0 && (!p.every || len(wrongBackend) == 0):
 		case len(wrongModule) > 0:
 			bad = append(bad, problem{
 				id: "variant.wrong", what: p.name, title: fmt.Sprintf("the program loaded %s, not %s", wrongModule[0], module),

@@ -50,14 +50,15 @@ func verifyFake(t *testing.T, ctx context.Context, dir string, change func(*sess
 	temp := t.TempDir()
 	res := Result{Findings: []report.Finding{}}
 	o := Options{Dir: dir, Program: "server", Kind: "completion-server", Tell: t.Logf}
-	if err := static(&res, o); err != nil {
+	files, err := static(&res, o)
+	if err != nil {
 		t.Fatal(err)
 	}
 	expected, err := tinymodel.Expected()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sessions{kind: kinds[o.Kind], options: o, limits: testLimits, model: []byte("stands for a model"), expected: expected, res: &res, tempIn: temp}
+	s := &sessions{kind: kinds[o.Kind], options: o, files: files, limits: testLimits, model: []byte("stands for a model"), expected: expected, res: &res, tempIn: temp}
 	if change != nil {
 		change(s)
 	}
@@ -90,7 +91,7 @@ func TestRuntimeGood(t *testing.T) {
 		"plain":            {},
 		"awkward streams":  {Awkward: true},
 		"lost ports":       {LostPort: 2},
-		"other log prefix": {LogReplace: [2]string{"0.00.02", "whatever 9.99.9"}},
+		"other log prefix": {LogReplace: [2]string{"0.00.01", "whatever 9.99.9"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,10 +103,10 @@ func TestRuntimeGood(t *testing.T) {
 				t.Fatalf("found %+v", res.Findings)
 			}
 			r := res.Runtime
-			if r.Version != "11312 (0c1e57098)" || len(r.Variants) != 1 || r.Requests < 60 || r.Requests != r.Variants[0].Requests {
+			if r.Version != "0.5.0-dev (build 11312, commit 0c1e57098)" || len(r.Variants) != 1 || r.Requests < 60 || r.Requests < r.Variants[0].Requests {
 				t.Errorf("saw %+v", r)
 			}
-			if v := r.Variants[0]; v.PromptTPS != 1141 || v.DecodeTPS != 280 || !strings.Contains(v.Log["cache memory"], "KV buffer size =     1.50 MiB") {
+			if v := r.Variants[0]; v.PromptTPS != 1141 || v.DecodeTPS != 280 || !strings.Contains(v.Log["cache memory"], "KV buffer size =     0.75 MiB") {
 				t.Errorf("saw %+v", v)
 			}
 		})
@@ -128,7 +129,7 @@ func TestRuntimeFaults(t *testing.T) {
 		"fails while stopping": {fake{CrashOnStop: true}, []string{"runtime.exit:stopping"}, "status 11"},
 		"ports always lost":    {fake{LostPort: 9}, []string{"runtime.exit:starting"}, "couldn't bind"},
 		"another server":       {fake{WrongName: true}, []string{"models.wrong:"}, "somebody else's"},
-		"wrong chat":           {fake{WrongChat: true}, []string{"text.wrong:POST /v1/chat/completions password streamed", "text.wrong:POST /v1/chat/completions "}, "want"},
+		"wrong chat":           {fake{WrongChat: true}, []string{"text.wrong:POST /v1/chat/completions ready streamed", "text.wrong:POST /v1/chat/completions "}, "want"},
 		"wrong tokens":         {fake{WrongTokens: true}, []string{"tokens.wrong:POST /tokenize"}, "got  ["},
 		"wrong text":           {fake{WrongText: true}, []string{"text.wrong:POST /completion "}, `got  \"X`},
 		"wrong stop":           {fake{WrongStop: true}, []string{"stop.wrong:POST /completion "}, "word"},
@@ -145,6 +146,8 @@ func TestRuntimeFaults(t *testing.T) {
 		"no cache line":        {fake{LogWithout: "KV buffer"}, []string{"log.missing:cache memory"}, "KV buffer size"},
 		"no flash attention":   {fake{LogReplace: [2]string{"lash", "lush"}}, []string{"log.missing:flash attention"}, ""},
 		"no backend":           {fake{LogWithout: "load_backend"}, []string{"log.missing:backend"}, ""},
+		"only zeros":           {fake{LogReplace: [2]string{"0.75 MiB", "0.00 MiB"}}, []string{"log.missing:cache memory"}, ""},
+		"one layer elsewhere":  {fake{LogReplace: [2]string{"layer   1 assigned to device CPU", "layer   1 assigned to device CUDA0"}}, []string{"backend.wrong:layers"}, "CUDA"},
 		"other backend":        {fake{LogReplace: [2]string{"device CPU,", "device Vulkan0,"}}, []string{"backend.wrong:layers"}, "Vulkan"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +207,7 @@ func TestRuntimeVariants(t *testing.T) {
 	if len(res.Runtime.Skipped) != 1 || res.Runtime.Skipped[0].Name != "sapphirerapids" || !strings.HasPrefix(res.Runtime.Skipped[0].Reason, "needs ") && !strings.HasPrefix(res.Runtime.Skipped[0].Reason, "the program says") {
 		t.Errorf("skipped %+v", res.Runtime.Skipped)
 	}
-	want := &manifest.Verified{Static: true, Kind: "completion-server", Version: "11312 (0c1e57098)", Variants: []string{"haswell", "skylakex"}, Skipped: res.Runtime.Skipped}
+	want := &manifest.Verified{Static: true, Kind: "completion-server", Version: "0.5.0-dev (build 11312, commit 0c1e57098)", Variants: []string{"haswell", "skylakex"}, Skipped: res.Runtime.Skipped}
 	if got := res.Verified(); !reflect.DeepEqual(got, want) {
 		t.Errorf("verified %+v", got)
 	}
@@ -229,6 +232,41 @@ func TestRuntimeVariants(t *testing.T) {
 	}
 }
 
+func TestRuntimeVersion(t *testing.T) {
+	const commit = "0c1e57098bba43ac29e6e3b677cdceebdd22334f"
+	for name, tt := range map[string]struct {
+		commit string
+		build  int
+		want   []string
+	}{
+		"same":          {commit, 11312, []string{}},
+		"no build":      {commit, 0, []string{}},
+		"other build":   {commit, 1, []string{"version.wrong:server"}},
+		"other commit":  {"4df29be4f4c3673f428170fda944a5b19f743bb8", 11312, []string{"version.wrong:server"}},
+		"commit unsaid": {"", 0, []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := fakePayload(t, fake{})
+			m, err := manifest.Read(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.Components = []manifest.Component{{Name: "other", Ref: "v1"}, {Name: "c", Ref: "b1", Commit: tt.commit, Build: tt.build}}
+			if err := manifest.Write(dir, m); err != nil {
+				t.Fatal(err)
+			}
+			res, err := verifyFake(t, t.Context(), dir, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := keys(res.Findings); !slices.Equal(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
 func TestRuntimeProgramMissing(t *testing.T) {
 	res, err := verifyFake(t, t.Context(), fakePayload(t, fake{}), func(s *sessions) { s.options.Program = "other" })
 	if err != nil {
@@ -236,6 +274,28 @@ func TestRuntimeProgramMissing(t *testing.T) {
 	}
 	if got, want := keys(res.Findings), []string{"program.missing:other"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A payload for another machine is verified as far as that goes.
+func TestRuntimeForeign(t *testing.T) {
+	dir := goodPayload(t)
+	for _, name := range []string{"prog", "libbase.so.1", "libdeep.so", "sub/libmod.so"} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[18], data[19] = 243, 0 // e_machine: RISC-V
+		put(t, filepath.Join(dir, name), string(data))
+	}
+	seal(t, dir)
+	res, err := verifyFake(t, t.Context(), dir, func(s *sessions) { s.options.Program = "prog" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	skipped := res.Runtime.Skipped
+	if len(res.Findings) > 0 || len(skipped) != 1 || !strings.Contains(skipped[0].Reason, "riscv64") {
+		t.Errorf("found %+v, skipped %+v", res.Findings, skipped)
 	}
 }
 
@@ -280,5 +340,26 @@ func TestMinimalEnvironment(t *testing.T) {
 	slices.Sort(names)
 	if want := []string{"HOME", "LC_ALL", "PATH", "TMPDIR"}; !slices.Equal(names, want) {
 		t.Errorf("the program sees %q", names)
+	}
+}
+
+func TestPayload(t *testing.T) {
+	res, err := Payload(t.Context(), Options{Dir: fakePayload(t, fake{}), Kind: "completion-server", Program: "server"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Findings) > 0 || res.Schema != Schema || res.Runtime == nil || len(res.Runtime.Variants) != 1 {
+		t.Errorf("got %+v", res)
+	}
+	data, err := json.Marshal(res)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(string(data), `{"schema":"payload.verify/v1","dir":`) || !strings.Contains(string(data), `"findings":[]`) || !strings.Contains(string(data), `"skipped":[]`) {
+		t.Errorf("as JSON %s", data)
+	}
+	res, err = Payload(t.Context(), Options{Dir: fakePayload(t, fake{Die: "exit"}), Kind: "completion-server", Program: "server", NoRun: true})
+	if err != nil || res.Runtime != nil || res.Failed() {
+		t.Errorf("without running: %+v, %v", res, err)
 	}
 }

@@ -48,6 +48,7 @@ type launch struct {
 	program string // relative to dir
 	model   string
 	home    string // an empty folder
+	threads int
 	traced  bool
 }
 
@@ -90,7 +91,7 @@ func startOn(ctx context.Context, l launch, port int) (*server, error) {
 		base: "http://" + net.JoinHostPort(host, strconv.Itoa(port)),
 		log:  &tape{}, limits: l.limits, exited: make(chan struct{}),
 	}
-	fill := strings.NewReplacer("{model}", l.model, "{host}", host, "{port}", strconv.Itoa(port), "{name}", s.name, "{threads}", strconv.Itoa(threads()))
+	fill := strings.NewReplacer("{model}", l.model, "{host}", host, "{port}", strconv.Itoa(port), "{name}", s.name, "{threads}", strconv.Itoa(l.threads))
 	cmd := l.command(l.kind.args, l.kind.env, fill, s.log)
 	cmd.Grace = l.limits.stop
 	if l.traced {
@@ -206,7 +207,7 @@ func (s *server) settle(ctx context.Context) {
 	select {
 	case <-s.exited:
 	case <-ctx.Done():
-	case <-time.After(300 * time.Millisecond):
+	case <-time.After(2 * time.Second):
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 type sessions struct {
 	kind     kind
 	options  Options
+	files    []manifest.File
 	limits   limits
 	model    []byte
 	expected tinymodel.Expectations
@@ -40,8 +42,8 @@ func (s *sessions) run(ctx context.Context) error {
 		s.fault("program.missing", s.options.Program, fmt.Sprintf("the program %q is not in the payload", s.options.Program), "", s.options.Program)
 		return nil
 	}
-	if arch := s.res.Static.Arch; arch != "" && (arch != runtime.GOARCH || runtime.GOOS != "linux") {
-		s.skip(s.options.Program, fmt.Sprintf("the payload is for linux/%s, this machine is %s/%s", arch, runtime.GOOS, runtime.GOARCH))
+	if reason := s.foreign(program); reason != "" {
+		s.skip(s.options.Program, reason)
 		return nil
 	}
 	temp, err := os.MkdirTemp(s.tempIn, "payload-verify-")
@@ -63,17 +65,23 @@ func (s *sessions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.compareVersion(s.res.Runtime.Version)
 	modules := s.modules()
 	runnable, err := s.verdicts(ctx, whole, modules)
 	if err != nil {
 		return err
 	}
-	best, err := s.session(ctx, whole, modules, "")
+	best, err := s.session(ctx, whole, modules, plan{threads: 1, checks: s.kind.checks})
 	if err != nil {
 		return err
 	}
+	if threads := min(2, runtime.NumCPU()); threads > 1 && best.works {
+		if _, err := s.session(ctx, whole, modules, plan{threads: threads, checks: s.kind.threaded}); err != nil {
+			return err
+		}
+	}
 	for _, name := range runnable {
-		if name == best {
+		if name == best.name {
 			continue // it has just answered, loaded by name
 		}
 		dir := filepath.Join(s.temp, "only-"+name)
@@ -84,12 +92,30 @@ func (s *sessions) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := s.session(ctx, dir, modules, name); err != nil {
+		if _, err := s.session(ctx, dir, modules, plan{only: name, threads: 1, checks: s.kind.checks}); err != nil {
 			return err
 		}
 		removeTemp(dir)
 	}
 	return nil
+}
+
+// foreign tells why this machine can't run the program by its nature; empty
+// when it can.
+func (s *sessions) foreign(program string) string {
+	i := slices.IndexFunc(s.files, func(f manifest.File) bool { return f.Path == s.options.Program })
+	if i < 0 || s.files[i].Arch == "" {
+		return "" // a link or a script: the system will tell
+	}
+	format := "Mach-O"
+	if o, err := readObject(program); err == nil && o != nil {
+		format = "ELF"
+	}
+	native := map[string]string{"linux": "ELF", "darwin": "Mach-O"}[runtime.GOOS]
+	if format == native && slices.Contains(strings.Split(s.files[i].Arch, "+"), runtime.GOARCH) {
+		return ""
+	}
+	return fmt.Sprintf("it is %s for %s, this machine is %s/%s", format, s.files[i].Arch, runtime.GOOS, runtime.GOARCH)
 }
 
 // removeTemp removes a folder of ours. That it stays behind is no fault of the
@@ -112,7 +138,7 @@ func (s *sessions) launch(dir string) (launch, error) {
 	}
 	return launch{
 		kind: s.kind, limits: s.limits, dir: dir, program: s.options.Program,
-		model: filepath.Join(s.temp, modelFile), home: home,
+		model: filepath.Join(s.temp, modelFile), home: home, threads: 1,
 	}, nil
 }
 
@@ -143,7 +169,7 @@ func (s *sessions) version(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		detail := err.Error()
 		if out != nil {
-			detail += "\n" + out.last(8)
+			detail += "\n" + out.last(8, s.kind.noise)
 		}
 		s.fault("runtime.version", s.options.Program, s.options.Program+" can't tell its version", detail, s.options.Program)
 		return "", nil
@@ -155,17 +181,46 @@ func (s *sessions) version(ctx context.Context, dir string) (string, error) {
 	return v, nil
 }
 
+// compareVersion makes sure that the program was built from what the manifest
+// says: an old checkout builds just as well.
+func (s *sessions) compareVersion(version string) {
+	m, err := manifest.Read(s.options.Dir)
+	if err != nil || s.kind.builtFrom == nil || version == "" {
+		return // the static half has reported an unreadable manifest
+	}
+	known := false
+	said := s.kind.builtFrom.FindStringSubmatch(version)
+	for _, c := range m.Components {
+		if c.Commit == "" {
+			continue
+		}
+		known = true
+		if said == nil {
+			continue
+		}
+		build, commit := said[s.kind.builtFrom.SubexpIndex("build")], said[s.kind.builtFrom.SubexpIndex("commit")]
+		if strings.HasPrefix(c.Commit, commit) && (c.Build == 0 || build == strconv.Itoa(c.Build)) {
+			return
+		}
+	}
+	if !known {
+		return
+	}
+	var want []string
+	for _, c := range m.Components {
+		want = append(want, fmt.Sprintf("%s %s, build %d, commit %s", c.Name, c.Ref, c.Build, c.Commit))
+	}
+	s.fault("version.wrong", s.options.Program, fmt.Sprintf("%s says that it is %s, which is not what the manifest says", s.options.Program, version),
+		manifest.Name+" has "+strings.Join(want, "; "), s.options.Program)
+}
+
 // modules are the payload's variants by name, and their files' paths.
 func (s *sessions) modules() map[string]string {
 	found := map[string]string{}
 	if s.kind.variant == nil {
 		return found
 	}
-	files, err := manifest.Describe(s.options.Dir)
-	if err != nil {
-		return found // read a moment ago by the static half
-	}
-	for _, f := range files {
+	for _, f := range s.files {
 		if name := s.variantOf(path.Base(f.Path)); name != "" && f.Link == "" {
 			found[name] = f.Path
 		}
@@ -180,81 +235,111 @@ func (s *sessions) variantOf(base string) string {
 	return firstGroup(s.kind.variant, base)
 }
 
-// session starts the program in dir, asks everything, and stops it. only is
-// the variant that dir is limited to; empty means that the program chooses. It
-// gives the variant that was loaded.
-func (s *sessions) session(ctx context.Context, dir string, modules map[string]string, only string) (string, error) {
+// plan is what one start of the program is for.
+type plan struct {
+	only    string // the variant that the folder is limited to; empty means that the program chooses
+	threads int    // for prompts
+	checks  []check
+}
+
+// outcome is what a session learnt.
+type outcome struct {
+	name  string // of the variant that was loaded; empty when there are none
+	works bool
+}
+
+// session starts the program in dir, asks everything, and stops it.
+func (s *sessions) session(ctx context.Context, dir string, modules map[string]string, p plan) (outcome, error) {
 	l, err := s.launch(dir)
 	if err != nil {
-		return "", err
+		return outcome{}, err
 	}
+	l.threads = p.threads
 	began := time.Now()
 	srv, err := start(ctx, l)
 	ready := time.Since(began)
 	if ctx.Err() != nil {
-		return "", err
+		return outcome{}, err
 	}
 	if srv == nil {
-		s.fault("runtime.start", only, s.options.Program+" can't be started"+inVariant(only), err.Error(), s.options.Program)
-		return "", nil
-	}
-	name := only
-	if err != nil {
-		if only == "" {
-			name = s.loaded(srv)
-		}
-		if errors.Is(err, errEnded) {
-			return name, s.ended(ctx, l, srv, name, "starting")
-		}
-		s.fault("runtime.not-ready", name, s.options.Program+" "+errNotReady.Error()+inVariant(name), err.Error()+"\n"+srv.log.last(logLines), s.options.Program)
-		return name, nil
+		s.fault("runtime.start", p.only, s.options.Program+" can't be started"+inVariant(p.only), err.Error(), s.options.Program)
+		return outcome{}, nil
 	}
 	defer func() { _ = srv.stop() }() // a second stop does nothing
-	if only == "" {
+	name := p.only
+	if name == "" {
 		name = s.loaded(srv)
 	}
-	c := newClient(srv.base, srv.name, s.expected, s.limits.request)
-	v := Variant{Name: name, Best: only == "" && name != "", ReadyMS: ready.Milliseconds()}
-	doing, problems := exercise(ctx, s.kind.checks, c, srv)
-	if ctx.Err() != nil {
-		return name, fmt.Errorf("asking %s: %w", s.options.Program, context.Cause(ctx))
+	failed := outcome{name: name}
+	switch {
+	case errors.Is(err, errEnded):
+		return failed, s.ended(ctx, l, srv, p, name, "starting")
+	case err != nil:
+		s.fault("runtime.not-ready", name, s.options.Program+" "+errNotReady.Error()+inVariant(name), err.Error()+"\n"+s.lastLines(srv), s.options.Program)
+		return failed, nil
 	}
-	v.Requests, v.PromptTPS, v.DecodeTPS = int(c.requests.Load()), c.promptTPS, c.decodeTPS
-	s.res.Runtime.Requests += v.Requests
+	c := newClient(srv.base, srv.name, s.expected, s.limits.request)
+	doing, problems := exercise(ctx, p.checks, c, srv)
+	if ctx.Err() != nil {
+		return failed, fmt.Errorf("asking %s: %w", s.options.Program, context.Cause(ctx))
+	}
+	requests := int(c.requests.Load())
+	s.res.Runtime.Requests += requests
 	if !srv.alive() {
-		return name, s.ended(ctx, l, srv, name, doing)
+		return failed, s.ended(ctx, l, srv, p, name, doing)
 	}
 	problems = append(problems, s.outside(srv)...)
-	if err := srv.stop(); err != nil {
-		if exit := new(run.ExitError); errors.As(err, &exit) {
-			return name, s.ended(ctx, l, srv, name, "stopping")
-		}
+	if err := srv.stop(); errors.Is(err, errStuck) {
 		problems = append(problems, problem{
 			id: "runtime.stuck", what: "stop", title: s.options.Program + " " + err.Error(),
-			detail: fmt.Sprintf("killed after %s\n%s", s.limits.stop, srv.log.last(logLines)),
+			detail: fmt.Sprintf("killed after %s\n%s", s.limits.stop, s.lastLines(srv)),
 		})
+	} else if err != nil {
+		return failed, s.ended(ctx, l, srv, p, name, "stopping")
 	}
-	// The log is complete only now.
-	backend := s.options.Backend
-	if backend == "" {
-		backend = cpuBackend
+	lines, bad := assertLog(srv.log.lines(), s.kind.log, s.backend(), moduleBase(modules, name)) // complete only now
+	for name, line := range lines {
+		lines[name] = strings.ReplaceAll(line, s.temp+"/", "")
 	}
-	module := ""
-	if name != "" {
-		module = path.Base(modules[name])
-	}
-	lines, bad := assertLog(srv.log.lines(), s.kind.log, backend, module)
-	v.Log = lines
 	problems = append(problems, bad...)
-	for _, p := range problems {
-		s.fault(p.id, join(name, p.what), p.title+inVariant(name), p.detail, s.options.Program)
+	for _, x := range problems {
+		s.fault(x.id, join(name, x.what), x.title+inVariant(name), x.detail, s.options.Program)
 	}
-	if len(problems) == 0 {
-		s.res.Runtime.Variants = append(s.res.Runtime.Variants, v)
-		s.options.Tell("%s answered %d requests in %.1f s, prompt %.0f and text %.0f tokens a second",
-			strings.TrimSpace(s.options.Program+" "+name), v.Requests, time.Since(began).Seconds(), v.PromptTPS, v.DecodeTPS)
+	if len(problems) > 0 {
+		return failed, nil
 	}
-	return name, nil
+	took := time.Since(began).Seconds()
+	if p.threads > 1 {
+		s.options.Tell("%s answered on %d threads in %.1f s", s.options.Program, p.threads, took)
+		return outcome{name, true}, nil
+	}
+	s.res.Runtime.Variants = append(s.res.Runtime.Variants, Variant{
+		Name: name, Best: p.only == "" && name != "", ReadyMS: ready.Milliseconds(), Requests: requests,
+		PromptTPS: c.promptTPS, DecodeTPS: c.decodeTPS, Log: lines,
+	})
+	s.options.Tell("%s answered %d requests in %.1f s, prompt %.0f and text %.0f tokens a second",
+		strings.TrimSpace(s.options.Program+" "+name), requests, took, c.promptTPS, c.decodeTPS)
+	return outcome{name, true}, nil
+}
+
+func (s *sessions) backend() string {
+	if s.options.Backend == "" {
+		return cpuBackend
+	}
+	return s.options.Backend
+}
+
+// moduleBase is the file name of a variant's module; empty for no variant.
+func moduleBase(modules map[string]string, name string) string {
+	if name == "" {
+		return ""
+	}
+	return path.Base(modules[name])
+}
+
+// lastLines is the end of the log, without the temporary folder's name.
+func (s *sessions) lastLines(srv *server) string {
+	return strings.ReplaceAll(srv.log.last(logLines, s.kind.noise), s.temp+"/", "")
 }
 
 const logLines = 12
@@ -293,7 +378,7 @@ func exercise(ctx context.Context, checks []check, c *client, srv *server) (stri
 		last = ch.name
 		bad := ch.run(ctx, c)
 		all = append(all, fewer(bad)...)
-		if slices.ContainsFunc(bad, func(p problem) bool { return p.id == "request.failed" || p.id == "stream.incomplete" }) {
+		if slices.ContainsFunc(bad, func(p problem) bool { return p.gone }) {
 			srv.settle(ctx)
 		}
 		if !srv.alive() || ctx.Err() != nil {

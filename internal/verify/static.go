@@ -12,11 +12,11 @@ import (
 	"payload/internal/manifest"
 )
 
-// static runs the half that starts nothing.
-func static(res *Result, o Options) error {
+// static runs the half that starts nothing. It gives the files that it saw.
+func static(res *Result, o Options) ([]manifest.File, error) {
 	got, err := manifest.Describe(o.Dir)
 	if err != nil {
-		return &FolderError{Dir: o.Dir, Err: err}
+		return nil, &FolderError{Dir: o.Dir, Err: err}
 	}
 	for _, f := range got {
 		res.Static.Files++
@@ -32,7 +32,7 @@ func static(res *Result, o Options) error {
 	if len(res.Findings) == 0 {
 		o.Tell("%d files as in %s, %d ELF files complete", res.Static.Files, manifest.Name, res.Static.ELF)
 	}
-	return nil
+	return got, nil
 }
 
 func (r *Result) static(id, what, title, detail string, paths ...string) {

@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -46,14 +48,18 @@ func (t *tape) lines() []string {
 	return strings.Split(strings.ReplaceAll(t.String(), "\r", ""), "\n")
 }
 
-// last gives the last n lines that hold something.
-func (t *tape) last(n int) string {
-	lines := strings.Split(strings.TrimSpace(t.String()), "\n")
-	if len(lines) > n {
-		lines = lines[len(lines)-n:]
+// last gives the last n lines that hold something and are no noise.
+func (t *tape) last(n int, noise *regexp.Regexp) string {
+	var kept []string
+	for _, line := range slices.Backward(t.lines()) {
+		line = strings.TrimRight(line, " ")
+		if line == "" || noise != nil && noise.MatchString(line) {
+			continue
+		}
+		if kept = append(kept, clip(line, 300)); len(kept) == n {
+			break
+		}
 	}
-	for i := range lines {
-		lines[i] = clip(strings.TrimRight(lines[i], " \r"), 300)
-	}
-	return strings.Join(lines, "\n")
+	slices.Reverse(kept)
+	return strings.Join(kept, "\n")
 }

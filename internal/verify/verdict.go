@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"payload/internal/manifest"
 )
 
 // verdicts asks the program about every variant, and gives the names of those
@@ -18,7 +20,7 @@ func (s *sessions) verdicts(ctx context.Context, dir string, modules map[string]
 	var runnable []string
 	for _, name := range slices.Sorted(maps.Keys(modules)) {
 		if len(s.options.Variants) > 0 && !slices.Contains(s.options.Variants, name) {
-			s.skip(name, "not asked for")
+			s.res.Runtime.Skipped = append(s.res.Runtime.Skipped, manifest.Skipped{Name: name, Reason: "not asked for"})
 			continue
 		}
 		module := filepath.Join(dir, filepath.FromSlash(modules[name]))

@@ -132,7 +132,8 @@ func Payload(ctx context.Context, o Options) (Result, error) {
 	if o.Kind != "" && !known {
 		return res, &KindError{Kind: o.Kind}
 	}
-	if err := static(&res, o); err != nil {
+	files, err := static(&res, o)
+	if err != nil {
 		return res, err
 	}
 	if o.Kind == "" || o.NoRun {
@@ -142,7 +143,7 @@ func Payload(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return res, err
 	}
-	s := &sessions{kind: k, options: o, limits: defaultLimits, model: tinymodel.GGUF, expected: expected, res: &res}
+	s := &sessions{kind: k, options: o, files: files, limits: defaultLimits, model: tinymodel.GGUF, expected: expected, res: &res}
 	return res, s.run(ctx)
 }
 
