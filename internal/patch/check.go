@@ -272,7 +272,7 @@ func (r *replay) one(ctx context.Context, base string, i int, p Patch, made []*m
 			}
 		}
 	}
-	out.Verdict, out.Detail = combine(verdicts), strings.Join(details, "; ")
+	out.Verdict, out.Detail = combine(verdicts), strings.Join(details, "\n")
 	return out, changes, nil
 }
 

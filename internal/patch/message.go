@@ -32,6 +32,23 @@ func (m Message) Text() string {
 	return m.Subject + "\n\n" + m.Body + "\n"
 }
 
+// signed is the message with what a commit needs where the patch is silent.
+func (m Message) signed() Message {
+	if m.Name == "" && m.Email == "" {
+		m.Name, m.Email = ownName, ownEmail
+	}
+	if m.Date.IsZero() {
+		m.Date = ownDate
+	}
+	return m
+}
+
+// same says whether two messages make the same commit.
+func (m Message) same(o Message) bool {
+	a, b := m.signed(), o.signed()
+	return a.Text() == b.Text() && a.Name == b.Name && a.Email == b.Email && a.Date.Equal(b.Date)
+}
+
 // Trailer is the value of the last trailer with that key, in any case.
 func (m Message) Trailer(key string) (string, bool) {
 	for i := len(m.Trailers) - 1; i >= 0; i-- {

@@ -193,15 +193,18 @@ func (o *objects) write(ctx context.Context, tree string, chain []commit) ([]wri
 				fmt.Fprintf(&in, "M %s %s %s\n", e.mode, e.id, quote(name))
 				continue
 			}
-			fmt.Fprintf(&in, "M %s inline %s\ndata %d\n%s\n", e.mode, quote(name), len(content), content)
+			fmt.Fprintf(&in, "M %s inline %s\ndata %d\n", e.mode, quote(name), len(content))
+			in.WriteString(content)
+			in.WriteString("\n")
 		}
 		in.WriteString("\n")
 	}
 	for i := range chain {
 		fmt.Fprintf(&in, "get-mark :%d\nls :%d \"\"\n", i+1, i+1)
 	}
-	fmt.Fprintf(&in, "reset %s\nfrom %s\n\n", ref, strings.Repeat("0", len(tree)))
-	out, err := o.repo.Do(ctx, git.Call{Args: []string{"fast-import", "--quiet", "--done", "--date-format=raw"}, Stdin: strings.NewReader(in.String() + "done\n")})
+	fmt.Fprintf(&in, "reset %s\nfrom %s\n\ndone\n", ref, strings.Repeat("0", len(tree)))
+	// Quick rather than small: what is written here is read back at once.
+	out, err := o.repo.Do(ctx, git.Call{Args: []string{"-c", "core.compression=1", "fast-import", "--quiet", "--done", "--date-format=raw", "--depth=0"}, Stdin: &in})
 	if err != nil {
 		return nil, fmt.Errorf("writing the patched tree: %w", err)
 	}

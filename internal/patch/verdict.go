@@ -50,7 +50,7 @@ type Outcome struct {
 	File    string   `json:"file"`
 	Verdict Verdict  `json:"verdict"`
 	Targets []Target `json:"targets"`
-	Detail  string   `json:"detail"` // for a person; empty for clean
+	Detail  string   `json:"detail"` // for a person, a fact a line; empty for clean
 }
 
 // Target is one file of a patch.
@@ -122,7 +122,7 @@ func (e *ConflictError) Error() string {
 			if where != "" {
 				where = " to " + where
 			}
-			return fmt.Sprintf("applying %s%s: %s: %s", p.File, where, p.Verdict, p.Detail)
+			return fmt.Sprintf("applying %s%s: %s: %s", p.File, where, p.Verdict, strings.ReplaceAll(p.Detail, "\n", "; "))
 		}
 	}
 	return "applying the patches: conflict"
