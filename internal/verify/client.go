@@ -71,7 +71,7 @@ func (c *client) open(ctx context.Context, path string, body any) (*http.Respons
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		defer resp.Body.Close()
+		defer func() { _ = resp.Body.Close() }()
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // the status is the error
 		return nil, &statusError{code: resp.StatusCode, body: string(text)}
 	}
@@ -84,7 +84,7 @@ func (c *client) ask(ctx context.Context, path string, body, out any) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxBody)).Decode(out); err != nil {
 		return fmt.Errorf("decoding the answer: %w", err)
 	}
@@ -110,7 +110,7 @@ func (c *client) stream(ctx context.Context, path string, body any, marked bool,
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	if t := resp.Header.Get("Content-Type"); !strings.HasPrefix(t, "text/event-stream") {
 		return fmt.Errorf("the answer is %q, not text/event-stream", t)
 	}

@@ -50,10 +50,10 @@ func readObject(file string) (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	magic := make([]byte, len(elf.ELFMAG))
 	if _, err := r.ReadAt(magic, 0); err != nil || string(magic) != elf.ELFMAG {
-		return nil, nil //nolint:nilerr // too short to be ELF
+		return nil, nil // too short to be ELF
 	}
 	f, err := elf.NewFile(r)
 	if err != nil {
@@ -139,7 +139,7 @@ func checkClosure(res *Result, dir string, files []manifest.File, objects []*obj
 	slices.SortStableFunc(objects, func(a, b *object) int { return loadRank(a) - loadRank(b) })
 	for _, o := range objects {
 		c.checkSearchPath(o)
-		if o.interp != "" && !(c.sys.systemLibrary(path.Base(o.interp)) && c.sys.inFolders(o.interp)) {
+		if o.interp != "" && (!c.sys.systemLibrary(path.Base(o.interp)) || !c.sys.inFolders(o.interp)) {
 			res.static("closure.outside", o.path+":"+o.interp, fmt.Sprintf("%s starts through %s, which is not a declared loader", o.path, o.interp), "", o.path)
 		}
 	}

@@ -115,7 +115,7 @@ func function(file string, offset uint64) string {
 	if err != nil {
 		return ""
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	addr, ok := address(f, offset)
 	if !ok {
 		return ""

@@ -138,7 +138,7 @@ func symbolOffset(t *testing.T, file, name string) uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	symbols, err := f.DynamicSymbols()
 	if err != nil {
 		t.Fatal(err)

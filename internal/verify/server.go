@@ -152,7 +152,7 @@ func freePort(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("looking for a free port: %w", err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
@@ -181,7 +181,7 @@ func (s *server) waitReady(ctx context.Context, l launch) error {
 			last = err.Error()
 			continue
 		}
-		resp.Body.Close()
+		_ = resp.Body.Close()
 		last = "GET " + l.kind.health + " gives " + resp.Status
 		if resp.StatusCode == http.StatusOK && s.alive() {
 			return nil

@@ -104,80 +104,93 @@ func TestStaticGood(t *testing.T) {
 	}
 }
 
+// kit changes a payload.
+type kit struct {
+	*testing.T
+	dir string
+}
+
+func (k kit) path(p ...string) string { return filepath.Join(append([]string{k.dir}, p...)...) }
+
+func (k kit) remove(p ...string) { k.must(os.Remove(k.path(p...))) }
+
+func (k kit) must(err error) {
+	k.Helper()
+	if err != nil {
+		k.Fatal(err)
+	}
+}
+
 func TestStaticFaults(t *testing.T) {
 	shared := []string{"-shared", "-fPIC"}
 	for _, tt := range []struct {
 		name   string
-		change func(t *testing.T, dir string)
+		change func(k kit)
 		sealed bool // the manifest is written again after the change
 		want   []string
 	}{
-		{"flipped byte", func(t *testing.T, dir string) {
-			path := filepath.Join(dir, "libdeep.so")
+		{"flipped byte", func(k kit) {
+			path := k.path("libdeep.so")
 			data, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			k.must(err)
 			data[len(data)-1] ^= 1
-			put(t, path, string(data))
+			put(k.T, path, string(data))
 		}, false, []string{"digest.changed:libdeep.so"}},
-		{"missing file", func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, "sub", "libmod.so")) }, false, []string{"files.missing:sub/libmod.so"}},
-		{"extra file", func(t *testing.T, dir string) { put(t, filepath.Join(dir, "x", "y"), "z") }, false, []string{"files.extra:x/y"}},
-		{"lost executable bit", func(t *testing.T, dir string) { os.Chmod(filepath.Join(dir, "prog"), 0o644) }, false, []string{"files.mode:prog"}},
-		{"other link", func(t *testing.T, dir string) {
-			os.Remove(filepath.Join(dir, "libbase.so"))
-			os.Symlink("libdeep.so", filepath.Join(dir, "libbase.so"))
+		{"missing file", func(k kit) { k.remove("sub", "libmod.so") }, false, []string{"files.missing:sub/libmod.so"}},
+		{"extra file", func(k kit) { put(k.T, k.path("x", "y"), "z") }, false, []string{"files.extra:x/y"}},
+		{"lost executable bit", func(k kit) { k.must(os.Chmod(k.path("prog"), 0o644)) }, false, []string{"files.mode:prog"}},
+		{"other link", func(k kit) {
+			k.remove("libbase.so")
+			k.must(os.Symlink("libdeep.so", k.path("libbase.so")))
 		}, false, []string{"links.changed:libbase.so"}},
-		{"link out", func(t *testing.T, dir string) { os.Symlink("../../etc/passwd", filepath.Join(dir, "sub", "l")) }, true, []string{"links.outside:sub/l"}},
-		{"absolute link", func(t *testing.T, dir string) { os.Symlink("/etc/passwd", filepath.Join(dir, "l")) }, true, []string{"links.outside:l"}},
-		{"dangling link", func(t *testing.T, dir string) { os.Symlink("nothing", filepath.Join(dir, "l")) }, true, []string{"links.broken:l"}},
-		{"links in a circle", func(t *testing.T, dir string) {
-			os.Symlink("b", filepath.Join(dir, "a"))
-			os.Symlink("a", filepath.Join(dir, "b"))
+		{"link out", func(k kit) { k.must(os.Symlink("../../etc/passwd", k.path("sub", "l"))) }, true, []string{"links.outside:sub/l"}},
+		{"absolute link", func(k kit) { k.must(os.Symlink("/etc/passwd", k.path("l"))) }, true, []string{"links.outside:l"}},
+		{"dangling link", func(k kit) { k.must(os.Symlink("nothing", k.path("l"))) }, true, []string{"links.broken:l"}},
+		{"links in a circle", func(k kit) {
+			k.must(os.Symlink("b", k.path("a")))
+			k.must(os.Symlink("a", k.path("b")))
 		}, true, []string{"links.broken:a", "links.broken:b"}},
-		{"no manifest", func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, manifest.Name)) }, false, []string{"manifest.missing:payload.json"}},
-		{"broken manifest", func(t *testing.T, dir string) { put(t, filepath.Join(dir, manifest.Name), "{") }, false, []string{"manifest.unreadable:payload.json"}},
-		{"damaged ELF", func(t *testing.T, dir string) { put(t, filepath.Join(dir, "libbad.so"), "\x7fELFnot at all") }, true, []string{"elf.unreadable:libbad.so"}},
-		{"library gone", func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, "libdeep.so")) }, true, []string{"closure.missing:libbase.so.1:libdeep.so"}},
-		{"link gone", func(t *testing.T, dir string) {
-			os.Rename(filepath.Join(dir, "libbase.so.1"), filepath.Join(dir, "libbase.so.1.0"))
-			os.Remove(filepath.Join(dir, "libbase.so"))
+		{"no manifest", func(k kit) { k.remove(manifest.Name) }, false, []string{"manifest.missing:payload.json"}},
+		{"broken manifest", func(k kit) { put(k.T, k.path(manifest.Name), "{") }, false, []string{"manifest.unreadable:payload.json"}},
+		{"damaged ELF", func(k kit) { put(k.T, k.path("libbad.so"), "\x7fELFnot at all") }, true, []string{"elf.unreadable:libbad.so"}},
+		{"library gone", func(k kit) { k.remove("libdeep.so") }, true, []string{"closure.missing:libbase.so.1:libdeep.so"}},
+		{"link gone", func(k kit) {
+			k.must(os.Rename(k.path("libbase.so.1"), k.path("libbase.so.1.0")))
+			k.remove("libbase.so")
 		}, true, []string{"closure.missing:prog:libbase.so.1", "closure.missing:sub/libmod.so:libbase.so.1"}},
-		{"text in a library's place", func(t *testing.T, dir string) { put(t, filepath.Join(dir, "libdeep.so"), "not a library") }, true, []string{"closure.missing:libbase.so.1:libdeep.so"}},
-		{"no rpath", func(t *testing.T, dir string) {
-			compile(t, dir, "sub/libmod.so", "int base(void); int mod(void) { return base(); }", append(shared, "-L"+dir, "-lbase")...)
+		{"text in a library's place", func(k kit) { put(k.T, k.path("libdeep.so"), "not a library") }, true, []string{"closure.missing:libbase.so.1:libdeep.so"}},
+		{"no rpath", func(k kit) {
+			compile(k.T, k.dir, "sub/libmod.so", "int base(void); int mod(void) { return base(); }", append(shared, "-L"+k.dir, "-lbase")...)
 		}, true, []string{"rpath.missing:sub/libmod.so:libbase.so.1"}},
-		{"rpath to another folder", func(t *testing.T, dir string) {
-			compile(t, dir, "sub/libmod.so", "int base(void); int mod(void) { return base(); }", append(shared, "-L"+dir, "-lbase", origin)...)
+		{"rpath to another folder", func(k kit) {
+			compile(k.T, k.dir, "sub/libmod.so", "int base(void); int mod(void) { return base(); }", append(shared, "-L"+k.dir, "-lbase", origin)...)
 		}, true, []string{"rpath.missing:sub/libmod.so:libbase.so.1"}},
-		{"rpath of the build tree", func(t *testing.T, dir string) {
-			compile(t, dir, "sub/libmod.so", "int base(void); int mod(void) { return base(); }", append(shared, "-L"+dir, "-lbase", "-Wl,-rpath,$ORIGIN/..:/nowhere/build/bin")...)
+		{"rpath of the build tree", func(k kit) {
+			compile(k.T, k.dir, "sub/libmod.so", "int base(void); int mod(void) { return base(); }", append(shared, "-L"+k.dir, "-lbase", "-Wl,-rpath,$ORIGIN/..:/nowhere/build/bin")...)
 		}, true, []string{"rpath.absolute:sub/libmod.so:/nowhere/build/bin"}},
-		{"relative and empty rpath", func(t *testing.T, dir string) {
-			compile(t, dir, "sub/libmod.so", "int base(void); int mod(void) { return base(); }", append(shared, "-L"+dir, "-lbase", "-Wl,-rpath,$ORIGIN/..:lib:")...)
+		{"relative and empty rpath", func(k kit) {
+			compile(k.T, k.dir, "sub/libmod.so", "int base(void); int mod(void) { return base(); }", append(shared, "-L"+k.dir, "-lbase", "-Wl,-rpath,$ORIGIN/..:lib:")...)
 		}, true, []string{"rpath.relative:sub/libmod.so:", "rpath.relative:sub/libmod.so:lib"}},
-		{"library of this machine only", func(t *testing.T, dir string) {
-			compile(t, dir, "libz.so.9", "int zed(void) { return 0; }", append(shared, "-Wl,-soname,libz.so.9")...)
-			compile(t, dir, "libmod2.so", "int zed(void); int mod(void) { return zed(); }", append(shared, "-l:libz.so.9", origin)...)
-			os.Remove(filepath.Join(dir, "libz.so.9"))
+		{"library of this machine only", func(k kit) {
+			compile(k.T, k.dir, "libz.so.9", "int zed(void) { return 0; }", append(shared, "-Wl,-soname,libz.so.9")...)
+			compile(k.T, k.dir, "libmod2.so", "int zed(void); int mod(void) { return zed(); }", append(shared, "-l:libz.so.9", origin)...)
+			k.remove("libz.so.9")
 		}, true, []string{"closure.missing:libmod2.so:libz.so.9"}},
-		{"needed by path", func(t *testing.T, dir string) {
-			out := t.TempDir()
-			compile(t, out, "libfar.so", "int far(void) { return 0; }", shared...)
-			compile(t, dir, "libmod2.so", "int far(void); int mod(void) { return far(); }", append(shared, filepath.Join(out, "libfar.so"))...)
+		{"needed by path", func(k kit) {
+			out := k.TempDir()
+			compile(k.T, out, "libfar.so", "int far(void) { return 0; }", shared...)
+			compile(k.T, k.dir, "libmod2.so", "int far(void); int mod(void) { return far(); }", append(shared, filepath.Join(out, "libfar.so"))...)
 		}, true, []string{"closure.outside:libmod2.so:"}},
-		{"found outside", func(t *testing.T, dir string) {
-			compile(t, filepath.Dir(dir), "libout.so", "int out(void) { return 0; }", append(shared, "-Wl,-soname,libout.so")...)
-			compile(t, dir, "libmod2.so", "int out(void); int mod(void) { return out(); }", append(shared, "-L"+filepath.Dir(dir), "-lout", "-Wl,-rpath,$ORIGIN/..")...)
+		{"found outside", func(k kit) {
+			compile(k.T, filepath.Dir(k.dir), "libout.so", "int out(void) { return 0; }", append(shared, "-Wl,-soname,libout.so")...)
+			compile(k.T, k.dir, "libmod2.so", "int out(void); int mod(void) { return out(); }", append(shared, "-L"+filepath.Dir(k.dir), "-lout", "-Wl,-rpath,$ORIGIN/..")...)
 		}, true, []string{"closure.outside:libmod2.so:libout.so"}},
-		{"other architecture", func(t *testing.T, dir string) {
-			path := filepath.Join(dir, "sub", "libmod.so")
+		{"other architecture", func(k kit) {
+			path := k.path("sub", "libmod.so")
 			data, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			k.must(err)
 			data[18], data[19] = 243, 0 // e_machine: RISC-V
-			put(t, path, string(data))
+			put(k.T, path, string(data))
 		}, true, []string{"arch.wrong:sub/libmod.so"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -186,9 +199,9 @@ func TestStaticFaults(t *testing.T) {
 			if err := copyFolder(goodPayload(t), dir, nil); err != nil {
 				t.Fatal(err)
 			}
-			tt.change(t, dir)
+			tt.change(kit{t, dir})
 			if tt.sealed {
-				os.Remove(filepath.Join(dir, manifest.Name))
+				_ = os.Remove(filepath.Join(dir, manifest.Name)) // a change may have
 				seal(t, dir)
 			}
 			res := verifyStatic(t, dir)
@@ -222,7 +235,6 @@ func TestRpathIsInherited(t *testing.T) {
 		{"-Wl,--enable-new-dtags", []string{"rpath.missing:lib/libbase.so:libdeep.so"}},
 	} {
 		compile(t, dir, "prog", "int base(void); int main(void) { return base(); }", "-L"+filepath.Join(dir, "lib"), "-lbase", "-Wl,-rpath-link,"+filepath.Join(dir, "lib"), tt.tags, "-Wl,-rpath,$ORIGIN/lib")
-		os.Remove(filepath.Join(dir, manifest.Name))
 		seal(t, dir)
 		_, err := run.Do(context.Background(), run.Cmd{Args: []string{filepath.Join(dir, "prog")}})
 		exit := new(run.ExitError)
