@@ -23,11 +23,11 @@ func inspect(r io.ReaderAt) (string, *Floor) {
 		if err != nil {
 			return "", nil
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 		return ELFArch(f.Machine), elfFloor(f)
 	}
 	if fat, err := macho.NewFatFile(r); err == nil {
-		defer fat.Close()
+		defer func() { _ = fat.Close() }()
 		var archs []string
 		floor := &Floor{}
 		for _, slice := range fat.Arches {
@@ -37,7 +37,7 @@ func inspect(r io.ReaderAt) (string, *Floor) {
 		return strings.Join(archs, "+"), orNil(floor)
 	}
 	if f, err := macho.NewFile(r); err == nil {
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 		return machoArch(f.Cpu), orNil(&Floor{MacOS: machoMinimum(f)})
 	}
 	return "", nil

@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"payload/internal/atomicfile"
 )
 
 // Name is the manifest's file name, at the root of the payload.
@@ -41,6 +43,8 @@ type Component struct {
 	Patches   []Patch `json:"patches"`
 	Source    string  `json:"source,omitempty"`    // "git", a mirror's id, or "override DIR"
 	Unpatched bool    `json:"unpatched,omitempty"` // an override was used as it is
+	Program   string  `json:"program,omitempty"`   // what runtime verification starts
+	Verify    string  `json:"verify,omitempty"`    // the kind of runtime verification that must pass
 }
 
 // Patch is one carried patch.
@@ -131,10 +135,7 @@ func Write(dir string, m Manifest) error {
 	if err != nil {
 		return fmt.Errorf("writing the manifest of %s: %w", dir, err)
 	}
-	if err := replace(filepath.Join(dir, Name), data); err != nil {
-		return fmt.Errorf("writing the manifest of %s: %w", dir, err)
-	}
-	return nil
+	return atomicfile.Write(filepath.Join(dir, Name), data, 0o644)
 }
 
 // Encode gives the bytes that Write stores.
@@ -147,30 +148,4 @@ func Encode(m Manifest) ([]byte, error) {
 		return nil, err
 	}
 	return buf.Bytes(), nil
-}
-
-func replace(path string, data []byte) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+Name+"-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(tmp.Name()) // the write's own error says more
-		}
-	}()
-	_, err = tmp.Write(data)
-	if err == nil {
-		err = tmp.Chmod(0o644)
-	}
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if cerr := tmp.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
 }
