@@ -163,7 +163,9 @@ func fault(category, id, what, title, detail string, paths ...string) report.Fin
 		ID: id, Key: id + ":" + what, Category: category, Severity: report.Error, Title: title, Detail: detail,
 	}
 	for _, p := range paths {
-		f.Where = append(f.Where, report.Place{Path: p})
+		if p != "" {
+			f.Where = append(f.Where, report.Place{Path: p})
+		}
 	}
 	return f
 }
