@@ -24,7 +24,9 @@ var passed = []string{
 // notable lists variables that people set to steer the tools below and that
 // are deliberately not passed on; Ignored names those that are set.
 var notable = []string{
-	"CMAKE_*", "NINJAFLAGS", "NINJA_STATUS", "MAKEFLAGS", "GIT_*", "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_*",
+	"CMAKE_*", "NINJAFLAGS", "NINJA_STATUS", "MAKEFLAGS",
+	"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG*", "GIT_EXEC_PATH",
+	"LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_*",
 	"CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "GREP_OPTIONS",
 }
 

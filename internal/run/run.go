@@ -48,6 +48,7 @@ type Result struct {
 	Stdout []byte
 	Stderr []byte
 	Took   time.Duration
+	CPU    time.Duration // user and system time of it and of all its children that it waited for
 }
 
 // Do runs c to its end. When ctx ends first, the whole process group is
@@ -174,6 +175,9 @@ func (p *Process) Wait() (Result, error) {
 		killGroup(p.cmd)
 	}
 	res := Result{Stdout: p.stdout.Bytes(), Stderr: p.stderr.Bytes(), Took: time.Since(p.started)}
+	if state := p.cmd.ProcessState; state != nil {
+		res.CPU = state.UserTime() + state.SystemTime()
+	}
 	p.echo.after(p.args, res.Took, err)
 	if err == nil {
 		return res, nil

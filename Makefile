@@ -1,0 +1,8 @@
+.PHONY: build test lint fmt golden bench ci
+build: ; scripts/build
+test:  ; scripts/test
+lint:  ; scripts/lint
+fmt:   ; go tool -modfile=tools/go.mod golangci-lint fmt
+golden: ; go test ./... -update
+bench: ; scripts/bench
+ci:    ; .ci/run

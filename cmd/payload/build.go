@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"payload/internal/build"
+	"payload/internal/voice"
+)
+
+type buildOptions struct {
+	sourceFlags
+	presets       []string
+	jobs          int
+	launcher      string
+	targets       []string
+	configureOnly bool
+	dryRun        bool
+}
+
+func newBuildCmd(a *app, do func(context.Context, *app, buildOptions) error) *cobra.Command {
+	var opts buildOptions
+	cmd := &cobra.Command{
+		Use:   "build --preset P[,P]",
+		Short: "Build, stage and verify presets",
+		Long: `Build presets: resolve the pins, materialise the patched sources, configure,
+compile, stage to dist/PRESET/lib/payload, verify with real requests.`,
+		Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if len(opts.presets) == 0 {
+				return missingFlag(cmd, "preset")
+			}
+			return do(cmd.Context(), a, opts)
+		},
+	}
+	opts.add(cmd)
+	f := cmd.Flags()
+	f.StringSliceVar(&opts.presets, "preset", nil, "the `PRESETS` to build, separated by commas")
+	f.IntVarP(&opts.jobs, "jobs", "j", 0, "compile `N` files at once (default: by cores and memory)")
+	f.StringVar(&opts.launcher, "launcher", "auto", "compiler launcher: auto, none, or a `PROGRAM` such as ccache or sccache")
+	f.StringSliceVar(&opts.targets, "target", nil, "compile these `TARGETS` alone; nothing is staged")
+	f.BoolVar(&opts.configureOnly, "configure-only", false, "stop after configuring")
+	f.BoolVarP(&opts.dryRun, "dry-run", "n", false, "print the commands and build nothing")
+	f.BoolVar(&a.json, "json", false, "print JSON")
+	return cmd
+}
+
+type buildReport struct {
+	Schema string         `json:"schema"`
+	Builds []build.Result `json:"builds"`
+}
+
+func runBuild(ctx context.Context, a *app, opts buildOptions) error {
+	w, err := a.open(ctx, opts.sourceFlags)
+	if err != nil {
+		return err
+	}
+	report := buildReport{Schema: "payload.build/v1"}
+	for _, preset := range opts.presets {
+		res, err := build.Run(ctx, w, a.voice, build.Options{
+			Preset: preset, Jobs: opts.jobs, Launcher: opts.launcher, Targets: opts.targets,
+			ConfigureOnly: opts.configureOnly, DryRun: opts.dryRun, Commands: a.stdout,
+		})
+		if err != nil {
+			return err
+		}
+		report.Builds = append(report.Builds, res)
+		if !opts.dryRun {
+			a.voice.Say("%s", summary(res))
+		}
+	}
+	if a.json {
+		return a.printJSON(report)
+	}
+	return nil
+}
+
+// summary is the one line that a build ends with.
+func summary(r build.Result) string {
+	var refs []string
+	for _, s := range r.Sources {
+		refs = append(refs, s.Component+" "+s.Ref)
+	}
+	from := strings.Join(refs, ", ")
+	took := voice.Duration(time.Duration(r.Seconds * float64(time.Second)))
+	if r.Staged == "" {
+		return fmt.Sprintf("%s: %s from %s, in %s; nothing staged", r.Preset, r.Reached, from, took)
+	}
+	return fmt.Sprintf("%s: built and verified from %s in %s: %s (%d files, %s)", r.Preset, from, took, r.Staged, r.Files, voice.Size(r.Bytes))
+}

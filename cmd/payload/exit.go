@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"payload/internal/build"
+	"payload/internal/cmakerun"
+	"payload/internal/config"
+	"payload/internal/doctor"
+	"payload/internal/patch"
+	"payload/internal/pin"
+	"payload/internal/run"
+	"payload/internal/source"
+)
+
+// The exit codes, for every verb.
+const (
+	exitDone         = 0
+	exitFailed       = 1
+	exitUsage        = 2
+	exitFindings     = 3
+	exitConflict     = 4
+	exitVerification = 5
+	exitPrerequisite = 6
+	exitInterrupted  = 130
+)
+
+// failure is what the caller's shell and the person get to see of an error.
+type failure struct {
+	code  int
+	hint  string
+	quiet bool // the verb has printed its report; nothing more is to be said
+	told  bool // stdout holds JSON of the verb already
+}
+
+// reported is a verb's result that was printed and still isn't success.
+type reported struct{ code int }
+
+func (e *reported) Error() string { return fmt.Sprintf("exit status %d", e.code) }
+
+// failureOf maps the known errors to exit codes and hints. It is the one
+// place that does.
+func failureOf(ctx context.Context, err error) failure {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return failure{code: exitInterrupted}
+	}
+	if e, ok := as[*reported](err); ok {
+		return failure{code: e.code, quiet: true, told: true}
+	}
+	if _, ok := as[*usageError](err); ok {
+		return failure{code: exitUsage}
+	}
+	if errors.Is(err, config.ErrNoFile) {
+		return failure{code: exitUsage, hint: "run in a repository that has a payload.yaml, or name it with -C DIR"}
+	}
+	if _, ok := as[*config.UnknownComponentError](err); ok {
+		return failure{code: exitUsage, hint: "payload status"}
+	}
+	if e, ok := as[*pin.Disagreement](err); ok {
+		return failure{code: exitFindings, hint: "payload lock " + e.Component}
+	}
+	if e, ok := as[*pin.MovedTagError](err); ok {
+		return failure{code: exitFailed, hint: "if the move is meant: payload lock " + e.Component}
+	}
+	if e, ok := as[*patch.ConflictError](err); ok {
+		return failure{code: exitConflict, hint: "payload patch check " + e.Report.Component}
+	}
+	if e, ok := as[*patch.NoWorkFolderError](err); ok {
+		return failure{code: exitFailed, hint: "payload patch new COMPONENT --title TITLE opens " + e.Dir}
+	}
+	if e, ok := as[*patch.UntitledError](err); ok {
+		return failure{code: exitFailed, hint: "git -C " + e.Dir + " commit -a"}
+	}
+	if e, ok := as[*patch.WorkError](err); ok {
+		return failure{code: exitFailed, hint: "git -C " + e.Dir + " status; when nothing in it is needed any more, delete the folder"}
+	}
+	if _, ok := as[*source.DigestError](err); ok {
+		return failure{code: exitVerification, hint: "compare the digest in payload.yaml with the publisher's; nothing of the download was used"}
+	}
+	if e, ok := as[*source.MismatchError](err); ok {
+		return failure{code: exitVerification, hint: "if the new content is meant: payload lock " + e.Component}
+	}
+	if e, ok := as[*source.DamagedError](err); ok && e.Override {
+		return failure{code: exitVerification, hint: "keep " + e.Path + " still while it is built from"}
+	}
+	if e, ok := as[*source.DamagedError](err); ok {
+		return failure{code: exitVerification, hint: "payload source " + e.Component + " --repair"}
+	}
+	if e, ok := as[*doctor.MissingError](err); ok {
+		hint := "payload doctor --fix"
+		if e.Preset != "" {
+			hint += " --preset " + e.Preset
+		}
+		return failure{code: exitPrerequisite, hint: hint}
+	}
+	if _, ok := as[*run.MissingError](err); ok {
+		return failure{code: exitPrerequisite, hint: "payload doctor --fix"}
+	}
+	if e, ok := as[*source.NoSourceError](err); ok {
+		return failure{code: exitFailed, hint: "with a folder of your own: payload source " + e.Component + " --source " + e.Component + "=DIR"}
+	}
+	if _, ok := as[*build.UnverifiedError](err); ok {
+		return failure{code: exitVerification, hint: "payload verify"}
+	}
+	if e, ok := as[*cmakerun.UnknownPresetError](err); ok {
+		if len(e.Nearest) > 0 {
+			return failure{code: exitUsage, hint: "payload build --preset " + e.Nearest[0]}
+		}
+		return failure{code: exitUsage, hint: "payload doctor lists the presets"}
+	}
+	if e, ok := as[*cmakerun.DisabledPresetError](err); ok {
+		return failure{code: exitPrerequisite, hint: "build " + e.Name + " on a machine where its condition holds"}
+	}
+	if e, ok := as[*cmakerun.ConfigureError](err); ok && e.Missing != "" {
+		return failure{code: exitPrerequisite, hint: "payload doctor --fix --preset " + e.Preset}
+	}
+	if e, ok := as[*cmakerun.UndeclaredOptionError](err); ok && e.Nearest != "" {
+		return failure{code: exitFailed, hint: "set " + e.Nearest + " in the preset, if that is what is meant"}
+	}
+	if e, ok := as[*cmakerun.UnknownTargetError](err); ok && len(e.Nearest) > 0 {
+		return failure{code: exitFailed, hint: "payload build --preset " + e.Preset + " --target " + e.Nearest[0]}
+	}
+	if e, ok := as[*cmakerun.FolderError](err); ok {
+		return failure{code: exitFailed, hint: "move " + e.Dir + " away, or give the preset another binaryDir"}
+	}
+	if e, ok := as[*cmakerun.CompileError](err); ok && !errors.Is(err, run.ErrNoMemory) && !errors.Is(err, run.ErrNoSpace) {
+		return failure{code: exitFailed, hint: "the whole output: less " + e.Log}
+	}
+	if e, ok := as[*cmakerun.ConfigureError](err); ok && !errors.Is(err, run.ErrNoSpace) {
+		return failure{code: exitFailed, hint: "the whole output: less " + e.Log}
+	}
+	if errors.Is(err, run.ErrNoSpace) {
+		return failure{code: exitFailed, hint: "free some space, or move the store with PAYLOAD_CACHE, then run the command again"}
+	}
+	if errors.Is(err, run.ErrNoMemory) {
+		return failure{code: exitFailed, hint: "run again with fewer jobs: --jobs 1"}
+	}
+	return failure{code: exitFailed}
+}
+
+func as[E error](err error) (E, bool) {
+	var e E
+	ok := errors.As(err, &e)
+	return e, ok
+}

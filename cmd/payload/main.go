@@ -1,0 +1,8 @@
+// Command payload pins, patches, builds, checks and releases the native
+// payloads of an application. Each verb has a file of its own here, which
+// holds flags and printing only.
+package main
+
+import "os"
+
+func main() { os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }

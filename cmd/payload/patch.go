@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"payload/internal/patch"
+	"payload/internal/workspace"
+)
+
+func newPatchCmd(a *app) *cobra.Command {
+	cmd := &cobra.Command{Use: "patch", Short: "Check and edit the patch series of a component", Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(newPatchCheckCmd(a, runPatchCheck), newPatchNewCmd(a, runPatchNew), newPatchExportCmd(a, runPatchExport))
+	return cmd
+}
+
+type patchCheckOptions struct {
+	sourceFlags
+	component string
+	ref       string
+}
+
+func newPatchCheckCmd(a *app, do func(context.Context, *app, patchCheckOptions) error) *cobra.Command {
+	var opts patchCheckOptions
+	cmd := &cobra.Command{
+		Use:   "check COMPONENT",
+		Short: "Tell for each patch whether and how it applies",
+		Long: `Apply the series to the pinned ref, or to --ref, in memory, each patch on top of
+those before it, and tell the verdict of each. Exit 0: clean. Exit 3: the series
+applies but needs a refresh. Exit 4: it does not apply.`,
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, pos []string) error {
+			opts.component = pos[0]
+			return do(cmd.Context(), a, opts)
+		},
+	}
+	opts.add(cmd)
+	cmd.Flags().StringVar(&opts.ref, "ref", "", "check against this `REF` in place of the pin")
+	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON")
+	return cmd
+}
+
+func runPatchCheck(ctx context.Context, a *app, opts patchCheckOptions) error {
+	w, err := a.open(ctx, opts.sourceFlags)
+	if err != nil {
+		return err
+	}
+	p, err := w.Asked(opts.component)
+	if err != nil {
+		return err
+	}
+	if opts.ref != "" {
+		p = w.At(p, opts.ref)
+	}
+	report, err := w.CheckSeries(ctx, p)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		if err := a.printJSON(report); err != nil {
+			return err
+		}
+	} else {
+		printPatchReport(a.stdout, report)
+	}
+	switch report.Result {
+	case patch.ResultClean:
+		return nil
+	case patch.ResultRefresh:
+		return &reported{code: exitFindings}
+	}
+	return &reported{code: exitConflict}
+}
+
+func printPatchReport(w io.Writer, r patch.Report) {
+	fmt.Fprintf(w, "%s %s: %s\n", r.Component, r.Ref, r.Result)
+	width := 0
+	for _, v := range r.Patches {
+		width = max(width, len(v.File))
+	}
+	for _, v := range r.Patches {
+		fmt.Fprintf(w, "  %-*s  %s\n", width, v.File, v.Verdict)
+		for _, line := range strings.Split(strings.TrimSpace(v.Detail), "\n") {
+			if line != "" {
+				fmt.Fprintf(w, "      %s\n", line)
+			}
+		}
+	}
+}
+
+type patchNewOptions struct {
+	sourceFlags
+	component string
+	title     string
+}
+
+func newPatchNewCmd(a *app, do func(context.Context, *app, patchNewOptions) error) *cobra.Command {
+	var opts patchNewOptions
+	cmd := &cobra.Command{
+		Use:   "new COMPONENT --title TITLE",
+		Short: "Open the series as commits in a work folder, for one more patch",
+		Long: `Open the patched source as an ordinary git repository in build/patch/COMPONENT:
+the pristine tree and one commit a patch. Edit there; what is not committed
+becomes a patch with the given title at ` + "`payload patch export COMPONENT`" + `.
+Only the folder's path goes to stdout.`,
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, pos []string) error {
+			opts.component = pos[0]
+			if opts.title == "" {
+				return missingFlag(cmd, "title")
+			}
+			return do(cmd.Context(), a, opts)
+		},
+	}
+	opts.add(cmd)
+	cmd.Flags().StringVar(&opts.title, "title", "", "the new patch's first line")
+	return cmd
+}
+
+func workFolder(w *workspace.Workspace, component string) string {
+	return filepath.Join(w.File.Root, "build", "patch", component)
+}
+
+func runPatchNew(ctx context.Context, a *app, opts patchNewOptions) error {
+	w, err := a.open(ctx, opts.sourceFlags)
+	if err != nil {
+		return err
+	}
+	p, err := w.Asked(opts.component)
+	if err != nil {
+		return err
+	}
+	pristine, err := w.Pristine(ctx, p)
+	if err != nil {
+		return err
+	}
+	dir := workFolder(w, opts.component)
+	if err := patch.New(ctx, w.Store().Repo(), pristine.Tree, p.Ref, p.Series, dir, opts.title); err != nil {
+		return err
+	}
+	a.voice.Say("edit there, then: payload patch export %s", opts.component)
+	fmt.Fprintln(a.stdout, dir)
+	return nil
+}
+
+type patchExportOptions struct{ component string }
+
+func newPatchExportCmd(a *app, do func(context.Context, *app, patchExportOptions) error) *cobra.Command {
+	var opts patchExportOptions
+	return &cobra.Command{
+		Use:   "export COMPONENT",
+		Short: "Write the series from the commits of the work folder",
+		Args:  args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, pos []string) error {
+			opts.component = pos[0]
+			return do(cmd.Context(), a, opts)
+		},
+	}
+}
+
+func runPatchExport(ctx context.Context, a *app, opts patchExportOptions) error {
+	w, err := a.open(ctx, sourceFlags{})
+	if err != nil {
+		return err
+	}
+	p, err := w.Asked(opts.component)
+	if err != nil {
+		return err
+	}
+	changes, err := patch.Export(ctx, workFolder(w, opts.component), w.File.Abs(p.Component.Patches))
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		fmt.Fprintln(a.stdout, c)
+	}
+	if len(changes) == 0 {
+		a.voice.Say("the series holds this already")
+		return nil
+	}
+	a.voice.Say("now: payload lock %s", opts.component)
+	return nil
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"payload/internal/source"
+	"payload/internal/workspace"
+)
+
+type sourceOptions struct {
+	sourceFlags
+	component string
+	pristine  bool
+	repair    bool
+}
+
+func newSourceCmd(a *app, do func(context.Context, *app, sourceOptions) error) *cobra.Command {
+	var opts sourceOptions
+	cmd := &cobra.Command{
+		Use:   "source COMPONENT",
+		Short: "Materialise a component's patched source and print its path",
+		Long: `Materialise a component's source: the pinned ref with the patch series applied,
+checked against payload.lock, in the store. Only the path goes to stdout.`,
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, pos []string) error {
+			opts.component = pos[0]
+			return do(cmd.Context(), a, opts)
+		},
+	}
+	opts.add(cmd)
+	cmd.Flags().BoolVar(&opts.pristine, "pristine", false, "leave the patches out")
+	cmd.Flags().BoolVar(&opts.repair, "repair", false, "make the stored tree anew if it is damaged")
+	cmd.Flags().BoolVar(&a.json, "json", false, "print what the tree is, as JSON")
+	return cmd
+}
+
+// sourceReport is `payload source --json`; CMake's payload_source reads it.
+type sourceReport struct {
+	Schema    string   `json:"schema"`
+	Component string   `json:"component"`
+	Path      string   `json:"path"`
+	Ref       string   `json:"ref"`
+	Commit    string   `json:"commit"`
+	Build     int      `json:"build"`
+	Pristine  string   `json:"pristine"`
+	Patched   string   `json:"patched"`
+	From      string   `json:"from"`
+	Unpatched bool     `json:"unpatched"`
+	Depends   []string `json:"depends"`
+}
+
+func runSource(ctx context.Context, a *app, opts sourceOptions) error {
+	w, err := a.open(ctx, opts.sourceFlags, func(o *workspace.Options) { o.Repair = opts.repair })
+	if err != nil {
+		return err
+	}
+	p, err := w.Pinned(opts.component)
+	if err != nil {
+		return err
+	}
+	tree, err := w.Tree(ctx, p, opts.pristine)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	if a.json {
+		return a.printJSON(reportSource(w, p, tree))
+	}
+	fmt.Fprintln(a.stdout, tree.Path)
+	return nil
+}
+
+func reportSource(w *workspace.Workspace, p workspace.Pinned, t *source.Tree) sourceReport {
+	return sourceReport{
+		Schema: "payload.source/v1", Component: p.Component.Name, Path: t.Path, Ref: t.Ref, Commit: t.Commit, Build: t.Build,
+		Pristine: t.Pristine, Patched: t.Patched, From: t.From, Unpatched: t.Unpatched, Depends: w.Depends(p),
+	}
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/sourcegraph/conc/iter"
+	"github.com/spf13/cobra"
+
+	"payload/internal/pin"
+	"payload/internal/workspace"
+)
+
+type statusOptions struct{}
+
+func newStatusCmd(a *app, do func(context.Context, *app, statusOptions) error) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show pins, lock, patches and how far upstream moved", Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return do(cmd.Context(), a, statusOptions{}) },
+	}
+	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON")
+	return cmd
+}
+
+type statusReport struct {
+	Schema     string            `json:"schema"`
+	Root       string            `json:"root"`
+	Components []componentStatus `json:"components"`
+}
+
+type componentStatus struct {
+	Component string `json:"component"`
+	Ref       string `json:"ref"`
+	Commit    string `json:"commit,omitempty"`
+	Lock      string `json:"lock"` // "locked", "not locked", or how it disagrees
+	Patches   int    `json:"patches"`
+	Upstream  string `json:"upstream"` // in words
+	Newer     int    `json:"newer"`    // tags of the same family after the pin; -1: upstream didn't answer
+	Latest    string `json:"latest,omitempty"`
+}
+
+func runStatus(ctx context.Context, a *app, _ statusOptions) error {
+	w, err := a.open(ctx, sourceFlags{})
+	if err != nil {
+		return err
+	}
+	timeout, err := pin.Timeout()
+	if err != nil {
+		return err
+	}
+	report := statusReport{Schema: "payload.status/v1", Root: w.File.Root}
+	var locations []string
+	for _, c := range w.File.Components {
+		s, err := statusOf(w, c.Name)
+		if err != nil {
+			return err
+		}
+		report.Components = append(report.Components, s)
+		locations = append(locations, w.File.Location(c))
+	}
+	// Every upstream is asked at once: one that is away costs its timeout alone.
+	type answer struct {
+		newer []string
+		err   error
+	}
+	indexes := make([]int, len(locations))
+	for i := range indexes {
+		indexes[i] = i
+	}
+	answers := iter.Map(indexes, func(i *int) answer {
+		newer, err := pin.Newer(ctx, locations[*i], report.Components[*i].Ref, timeout)
+		return answer{newer, err}
+	})
+	for i, got := range answers {
+		s := &report.Components[i]
+		var away *pin.UnreachableError
+		switch {
+		case errors.As(got.err, &away):
+			s.Newer, s.Upstream = -1, "does not answer"
+		case got.err != nil:
+			return got.err
+		case len(got.newer) == 0:
+			s.Upstream = "nothing newer"
+		default:
+			s.Newer, s.Latest = len(got.newer), got.newer[len(got.newer)-1]
+			s.Upstream = fmt.Sprintf("%d newer, latest %s", s.Newer, s.Latest)
+		}
+	}
+	if a.json {
+		return a.printJSON(report)
+	}
+	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "COMPONENT\tPIN\tCOMMIT\tLOCK\tPATCHES\tUPSTREAM")
+	for _, s := range report.Components {
+		commit := s.Commit
+		if commit == "" {
+			commit = "-"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", s.Component, s.Ref, commit[:min(12, len(commit))], s.Lock, s.Patches, s.Upstream)
+	}
+	return table.Flush()
+}
+
+func statusOf(w *workspace.Workspace, name string) (componentStatus, error) {
+	p, err := w.Pinned(name)
+	s := componentStatus{Component: name, Ref: p.Ref, Patches: len(p.Series.Patches), Lock: "locked"}
+	var wrong *pin.Disagreement
+	switch {
+	case errors.As(err, &wrong):
+		s.Lock = "disagrees"
+	case err != nil:
+		return s, err
+	case p.Entry == nil:
+		s.Lock = "not locked"
+	default:
+		s.Commit = p.Entry.Commit
+	}
+	return s, nil
+}

@@ -1,0 +1,2 @@
+const char *toy_greeting(void);
+int toy_version(void);

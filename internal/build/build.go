@@ -1,0 +1,283 @@
+// Package build turns a preset into a verified payload. It owns the one list
+// of steps; what a step does belongs to the packages below.
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"payload/internal/cmakerun"
+	"payload/internal/config"
+	"payload/internal/doctor"
+	"payload/internal/run"
+	"payload/internal/source"
+	"payload/internal/verify"
+	"payload/internal/voice"
+	"payload/internal/workspace"
+)
+
+// Options say what to build and how far.
+type Options struct {
+	Preset        string
+	Jobs          int      // 0: by cores and memory
+	Launcher      string   // compiler launcher: auto, none or a program
+	Targets       []string // compile these alone and stop there
+	ConfigureOnly bool
+	DryRun        bool      // print the commands, run nothing that builds
+	Commands      io.Writer // where DryRun prints
+}
+
+// Result is a finished build: `payload build --json` prints it.
+type Result struct {
+	Preset   string         `json:"preset"`
+	Project  string         `json:"project"`
+	Binary   string         `json:"binary_dir"`
+	Reached  string         `json:"reached"` // the last step that ended well
+	Steps    []Step         `json:"steps"`
+	Staged   string         `json:"staged,omitempty"` // the payload's folder; empty when stopped before staging
+	Files    int            `json:"files,omitempty"`
+	Bytes    int64          `json:"bytes,omitempty"`
+	Sources  []Source       `json:"sources"`
+	Verified *verify.Result `json:"verification,omitempty"`
+	Seconds  float64        `json:"seconds"`
+}
+
+// Step is how long one step took.
+type Step struct {
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Source is a tree that went into the build.
+type Source struct {
+	Component string `json:"component"`
+	Ref       string `json:"ref"`
+	Commit    string `json:"commit"`
+	Pristine  string `json:"pristine"`
+	Patched   string `json:"patched"`
+	From      string `json:"from"`
+}
+
+// UnverifiedError is a payload that was staged and then failed its checks.
+type UnverifiedError struct {
+	Dir      string
+	Findings int
+	First    string
+}
+
+func (e *UnverifiedError) Error() string {
+	return fmt.Sprintf("verifying %s: %d findings, the first: %s", e.Dir, e.Findings, e.First)
+}
+
+// job is the state that the steps hand on.
+type job struct {
+	w      *workspace.Workspace
+	v      *voice.Voice
+	opts   Options
+	begun  time.Time
+	preset cmakerun.Preset
+	pinned []workspace.Pinned
+	trees  []*source.Tree
+	build  cmakerun.Build
+	jobs   string // how many, and why
+	unlock func() // of the build folder
+	reply  *cmakerun.Reply
+	result Result
+}
+
+// Run builds one preset.
+func Run(ctx context.Context, w *workspace.Workspace, v *voice.Voice, opts Options) (Result, error) {
+	j := &job{w: w, v: v, opts: opts, begun: time.Now(), result: Result{Preset: opts.Preset}}
+	defer j.close()
+	steps := []struct {
+		name string
+		do   func(context.Context) error
+		when bool
+	}{
+		{"resolve", j.resolve, true},
+		{"materialise", j.materialise, true},
+		{"configure", j.configure, true},
+		{"compile", j.compile, !opts.ConfigureOnly},
+		{"stage", j.stage, !opts.ConfigureOnly && len(opts.Targets) == 0 && !opts.DryRun},
+		{"verify", j.verify, !opts.ConfigureOnly && len(opts.Targets) == 0 && !opts.DryRun},
+	}
+	for _, s := range steps {
+		if !s.when {
+			continue
+		}
+		begun := time.Now()
+		err := v.Step(s.name, func() error { return s.do(ctx) })
+		if err != nil && ctx.Err() != nil {
+			return j.result, fmt.Errorf("cancelled while building %s, in step %s: %w", opts.Preset, s.name, context.Cause(ctx))
+		}
+		if err != nil {
+			return j.result, fmt.Errorf("building %s: %w", opts.Preset, err)
+		}
+		j.result.Reached = s.name
+		j.result.Steps = append(j.result.Steps, Step{Name: s.name, Seconds: time.Since(begun).Seconds()})
+	}
+	j.result.Seconds = time.Since(j.begun).Seconds()
+	return j.result, nil
+}
+
+func (j *job) close() {
+	if j.unlock != nil {
+		j.unlock()
+	}
+	for _, t := range j.trees {
+		t.Close()
+	}
+}
+
+// resolve finds the preset, what its project is made of, and whether this
+// machine has the tools, before any work is done.
+func (j *job) resolve(ctx context.Context) error {
+	project, preset, err := FindPreset(j.w.File, j.opts.Preset)
+	if err != nil {
+		return err
+	}
+	j.preset, j.result.Project = preset, project
+	findings, err := doctor.Look(ctx, Needs(preset))
+	if err != nil {
+		return err
+	}
+	if missing := doctor.Missing(findings); len(missing) > 0 {
+		return &doctor.MissingError{Preset: preset.Name, Missing: missing}
+	}
+	for _, c := range j.w.Sharing(project) {
+		p, err := j.w.Pinned(c.Name)
+		if err != nil {
+			return err
+		}
+		j.pinned = append(j.pinned, p)
+		switch {
+		case p.Entry == nil:
+			j.v.Say("%s %s, with no entry in payload.lock: what upstream answers is taken as it is", c.Name, p.Ref)
+		default:
+			j.v.Say("%s %s = %s, %d patches, as locked", c.Name, p.Ref, orUnknown(p.Entry.Commit), len(p.Series.Patches))
+		}
+	}
+	return nil
+}
+
+func orUnknown(commit string) string {
+	if commit == "" {
+		return "a commit that no source tells"
+	}
+	return commit
+}
+
+// FindPreset looks for a configure preset in every project of the repository.
+func FindPreset(f *config.File, name string) (project string, preset cmakerun.Preset, err error) {
+	var unknown error
+	for _, project := range workspace.Projects(f) {
+		all, err := cmakerun.ReadPresets(f.Abs(project))
+		if err != nil {
+			return "", cmakerun.Preset{}, err
+		}
+		preset, err := all.Get(name)
+		if err == nil {
+			return project, preset, nil
+		}
+		if !errors.As(err, new(*cmakerun.UnknownPresetError)) {
+			return "", cmakerun.Preset{}, err
+		}
+		unknown = err
+	}
+	if unknown == nil {
+		unknown = fmt.Errorf("finding preset %s: no component of %s has a project", name, config.FileName)
+	}
+	return "", cmakerun.Preset{}, unknown
+}
+
+// Needs lists what a preset asks of the machine.
+func Needs(p cmakerun.Preset) []doctor.Need {
+	who := "preset " + p.Name
+	needs := []doctor.Need{{Name: "git", For: "sources"}}
+	for _, t := range p.Vendor.Tools {
+		needs = append(needs, doctor.Need{Name: t.Name, Min: t.Min, For: who})
+	}
+	return append(needs, doctor.Need{Name: "ccache", For: "quick rebuilds", Optional: true})
+}
+
+// materialise puts the patched trees in the store.
+func (j *job) materialise(ctx context.Context) error {
+	for _, p := range j.pinned {
+		t, err := j.w.Tree(ctx, p, false)
+		if err != nil {
+			return err
+		}
+		j.trees = append(j.trees, t)
+		j.result.Sources = append(j.result.Sources, Source{Component: t.Component, Ref: t.Ref, Commit: t.Commit, Pristine: t.Pristine, Patched: t.Patched, From: t.From})
+	}
+	return j.plan()
+}
+
+// plan is what CMake is asked for.
+func (j *job) plan() error {
+	launcher, err := cmakerun.FindLauncher(j.opts.Launcher)
+	if err != nil {
+		return err
+	}
+	// A configure that ninja starts asks the same tool that started ninja.
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding this program's own file: %w", err)
+	}
+	j.build = cmakerun.NewBuild(j.w.File.Root, j.result.Project, j.preset)
+	j.build.Launcher, j.build.Exe = launcher, exe
+	j.build.Jobs, j.build.Targets = j.opts.Jobs, j.opts.Targets
+	why := "asked for"
+	if j.build.Jobs == 0 {
+		j.build.Jobs, why = cmakerun.Jobs()
+	}
+	j.jobs = fmt.Sprintf("%d jobs (%s)", j.build.Jobs, why)
+	for i, t := range j.trees {
+		s := cmakerun.Source{
+			Component: t.Component, Var: j.pinned[i].Component.Var(), Tree: t.Path,
+			Ref: t.Ref, Commit: t.Commit, Build: t.Build, Pristine: t.Pristine, Patched: t.Patched, Depends: j.w.Depends(j.pinned[i]),
+		}
+		if t.Unpatched {
+			s.Patched = "" // somebody's own folder may change at any time
+		}
+		j.build.Sources = append(j.build.Sources, s)
+	}
+	j.result.Binary = j.rel(j.build.BinaryDir)
+	return nil
+}
+
+func (j *job) rel(path string) string {
+	if r, err := filepath.Rel(j.w.File.Root, path); err == nil && filepath.IsLocal(r) {
+		return filepath.ToSlash(r)
+	}
+	return path
+}
+
+func (j *job) print(c run.Cmd) { fmt.Fprintln(j.opts.Commands, c) }
+
+// dist is the folder of the preset's staged tree.
+func (j *job) dist() string { return filepath.Join(j.w.File.Root, "dist", j.preset.Name) }
+
+var errNothingStaged = errors.New("no file was installed")
+
+// countFiles tells how much a staged folder holds.
+func countFiles(dir string) (files int, bytes int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		files++
+		bytes += info.Size()
+		return nil
+	})
+	return files, bytes, err
+}

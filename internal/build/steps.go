@@ -1,0 +1,247 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"payload/internal/cmakerun"
+	"payload/internal/manifest"
+	"payload/internal/report"
+	"payload/internal/verify"
+	"payload/internal/voice"
+)
+
+func (j *job) configure(ctx context.Context) error {
+	if j.opts.DryRun {
+		verdict := cmakerun.Check(j.build)
+		if verdict.Action == cmakerun.Keep {
+			j.v.Say("nothing to configure")
+			return nil
+		}
+		j.v.Say("would configure: %s", verdict.Reason)
+		j.print(cmakerun.ConfigureCmd(j.build))
+		return nil
+	}
+	var err error
+	j.unlock, err = cmakerun.Lock(ctx, j.build, func() { j.v.Say("waiting for another build in %s", j.result.Binary) })
+	if err != nil {
+		return err
+	}
+	done, err := cmakerun.Configure(ctx, j.build, nil)
+	if err != nil {
+		return err
+	}
+	j.reply = done.Reply
+	switch {
+	case done.Verdict.Action == cmakerun.Keep:
+		j.v.Say("nothing to configure in %s", j.result.Binary)
+	case done.Warnings > 0:
+		j.v.Say("%s: %s; %d warnings, in %s", j.result.Binary, done.Verdict.Reason, done.Warnings, j.rel(j.build.ConfigureLog()))
+	default:
+		j.v.Say("%s: %s", j.result.Binary, done.Verdict.Reason)
+	}
+	return nil
+}
+
+func (j *job) compile(ctx context.Context) error {
+	if j.opts.DryRun {
+		j.print(cmakerun.CompileCmd(j.build))
+		return nil
+	}
+	with := j.jobs
+	if j.build.Launcher.Name != "" {
+		with += ", through " + j.build.Launcher.Name
+	}
+	j.v.Say("%s", with)
+	done, err := cmakerun.Compile(ctx, j.build, func(p cmakerun.Progress) {
+		j.v.Progress(p.Done, p.Total, p.Line)
+	})
+	if err != nil {
+		j.showFailure(err)
+		return err
+	}
+	if done.Steps == 0 {
+		j.v.Say("nothing to compile")
+	} else {
+		j.v.Say("%d steps in %s", done.Steps, voice.Duration(done.Took))
+	}
+	// Root writes through read-only: what was compiled must still be what was checked.
+	for _, t := range j.trees {
+		if err := t.Check(ctx); err != nil {
+			return fmt.Errorf("after compiling: %w", err)
+		}
+	}
+	return nil
+}
+
+// showFailure shows the command that failed and the beginning of what it
+// printed: the first error is at its top.
+func (j *job) showFailure(err error) {
+	var failed *cmakerun.CompileError
+	if !errors.As(err, &failed) {
+		return
+	}
+	if failed.Command != "" {
+		j.v.Say("%s", failed.Command)
+	}
+	const most = 20
+	lines := strings.Split(strings.TrimSpace(failed.Output), "\n")
+	for _, line := range lines[:min(most, len(lines))] {
+		j.v.Say("%s", line)
+	}
+	if len(lines) > most {
+		j.v.Say("… and %d more lines", len(lines)-most)
+	}
+}
+
+// stage installs the preset's components beside the final place, describes
+// them, and puts them there at once.
+func (j *job) stage(ctx context.Context) (err error) {
+	if err := os.MkdirAll(filepath.Dir(j.dist()), 0o755); err != nil {
+		return fmt.Errorf("staging: %w", err)
+	}
+	fresh, err := os.MkdirTemp(filepath.Dir(j.dist()), "."+j.preset.Name+"-")
+	if err != nil {
+		return fmt.Errorf("staging: %w", err)
+	}
+	defer func() {
+		err = errors.Join(err, os.RemoveAll(fresh))
+	}()
+	if err := os.Chmod(fresh, 0o755); err != nil {
+		return fmt.Errorf("staging: %w", err)
+	}
+	components := j.preset.Vendor.Components
+	if len(components) == 0 {
+		components = []string{""}
+	}
+	before := 0
+	for _, c := range components {
+		if err := cmakerun.Install(ctx, j.build, c, fresh); err != nil {
+			return err
+		}
+		files, _, err := countFiles(fresh)
+		if err != nil {
+			return fmt.Errorf("staging: %w", err)
+		}
+		if files == before {
+			return fmt.Errorf("staging component %q of preset %s: %w; the project has no install rule for it", c, j.preset.Name, errNothingStaged)
+		}
+		before = files
+	}
+	lib := filepath.Join(fresh, "lib", "payload")
+	if err := j.describe(lib); err != nil {
+		return err
+	}
+	if err := swap(fresh, j.dist()); err != nil {
+		return fmt.Errorf("staging: %w", err)
+	}
+	staged := filepath.Join(j.dist(), "lib", "payload")
+	if j.result.Files, j.result.Bytes, err = countFiles(staged); err != nil {
+		return fmt.Errorf("staging: %w", err)
+	}
+	j.result.Staged = j.rel(staged)
+	j.v.Say("%d files, %s, to %s", j.result.Files, voice.Size(j.result.Bytes), j.result.Staged)
+	return nil
+}
+
+// swap puts the folder fresh where old is. Killed between its two renames, the
+// next build stages again: nothing but dist is lost.
+func swap(fresh, old string) error {
+	gone := fresh + ".old"
+	if err := os.Rename(old, gone); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(fresh, old); err != nil {
+		return err
+	}
+	return os.RemoveAll(gone)
+}
+
+// describe writes payload.json for the files of lib.
+func (j *job) describe(lib string) error {
+	files, err := manifest.Describe(lib)
+	if err != nil {
+		return err
+	}
+	compilers, err := j.reply.Compilers()
+	if err != nil {
+		return err
+	}
+	m := manifest.Manifest{
+		Project: j.result.Project, Preset: j.preset.Name, Files: files,
+		Toolchain: manifest.Toolchain{CMake: j.reply.CMake, Generator: j.reply.Generator},
+	}
+	for _, c := range compilers {
+		m.Toolchain.Compilers = append(m.Toolchain.Compilers, manifest.Compiler{Language: c.Language, ID: c.ID, Version: c.Version})
+	}
+	for i, t := range j.trees {
+		p := j.pinned[i]
+		c := manifest.Component{
+			Name: t.Component, Ref: t.Ref, Commit: t.Commit, Build: t.Build,
+			Pristine: t.Pristine, Patched: t.Patched, Source: t.From, Unpatched: t.Unpatched,
+			Verify: p.Component.Verify,
+		}
+		if p.Component.Target != "" {
+			c.Program = p.Component.Target + exeSuffix
+		}
+		if !t.Unpatched {
+			for _, d := range p.Series.Digests() {
+				c.Patches = append(c.Patches, manifest.Patch{File: d.File, SHA256: d.SHA256})
+			}
+		}
+		m.Components = append(m.Components, c)
+	}
+	return manifest.Write(lib, m)
+}
+
+var exeSuffix = map[bool]string{true: ".exe"}[runtime.GOOS == "windows"]
+
+// verify proves the staged tree, and writes into its manifest what was proven.
+func (j *job) verify(ctx context.Context) error {
+	dir := filepath.Join(j.dist(), "lib", "payload")
+	res, m, err := Verify(ctx, dir, false, j.v)
+	if err != nil {
+		return err
+	}
+	j.result.Verified = &res
+	if res.Failed() {
+		for _, f := range res.Findings {
+			j.v.Say("%s", Line(f))
+		}
+		return &UnverifiedError{Dir: j.result.Staged, Findings: len(res.Findings), First: res.Findings[0].Title}
+	}
+	m.Verified = res.Verified()
+	return manifest.Write(dir, m)
+}
+
+// Verify checks the payload in dir as its own manifest asks: the files, and
+// then, unless noRun, every program in it that has a runtime verification.
+func Verify(ctx context.Context, dir string, noRun bool, v *voice.Voice) (verify.Result, manifest.Manifest, error) {
+	opts := verify.Options{Dir: dir, NoRun: noRun, Tell: v.Say}
+	m, err := manifest.Read(dir)
+	var missing *manifest.MissingError
+	if err != nil && !errors.As(err, &missing) {
+		return verify.Result{}, m, err
+	}
+	for _, c := range m.Components {
+		if c.Verify != "" {
+			opts.Kind, opts.Program = c.Verify, c.Program
+		}
+	}
+	res, err := verify.Payload(ctx, opts)
+	return res, m, err
+}
+
+// Line is a finding as one line of text.
+func Line(f report.Finding) string {
+	text := fmt.Sprintf("%s  %s  %s", f.Severity, f.ID, f.Title)
+	if f.Detail != "" {
+		text += ": " + strings.ReplaceAll(strings.TrimSpace(f.Detail), "\n", "\n    ")
+	}
+	return text
+}

@@ -1,0 +1,257 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-version"
+
+	"payload/internal/run"
+)
+
+// Need is a tool that something asks for, by its name in the table.
+type Need struct {
+	Name     string
+	Min      string // raises the table's minimum
+	Optional bool   // its absence is told, not an error
+	For      string // what asks: a preset, a mirror
+}
+
+// Finding is what a look at one need gave.
+type Finding struct {
+	Name     string   `json:"name"`
+	Why      string   `json:"why"`
+	For      string   `json:"for"`
+	OK       bool     `json:"ok"`
+	Optional bool     `json:"optional,omitempty"`
+	Found    string   `json:"found,omitempty"` // version, or "yes" where it tells none
+	Path     string   `json:"path,omitempty"`
+	Min      string   `json:"min,omitempty"`
+	Problem  string   `json:"problem,omitempty"`
+	Packages []string `json:"packages,omitempty"` // what the system's package manager would install
+	Get      string   `json:"get,omitempty"`
+}
+
+// MissingError lists needs that aren't met; nothing was done.
+type MissingError struct {
+	Preset  string // what asked, for the hint; empty when no preset did
+	Missing []Finding
+}
+
+func (e *MissingError) Error() string {
+	var parts []string
+	for _, f := range e.Missing {
+		parts = append(parts, fmt.Sprintf("%s (%s, for %s): %s", f.Name, f.Why, f.For, f.Problem))
+	}
+	return "prerequisites are missing: " + strings.Join(parts, "; ")
+}
+
+// Look checks every need once; needs of one name are merged, the highest
+// minimum wins.
+func Look(ctx context.Context, needs []Need) ([]Finding, error) {
+	var findings []Finding
+	for _, n := range merge(needs) {
+		tool, known := tools[n.Name]
+		if !known {
+			return nil, fmt.Errorf("looking for %s, which %s asks for: no such tool is known; known are %s", n.Name, n.For, strings.Join(Known(), ", "))
+		}
+		f, err := look(ctx, tool, n)
+		if err != nil {
+			return nil, err
+		}
+		findings = append(findings, f)
+	}
+	return findings, nil
+}
+
+// Known lists the names that needs may use.
+func Known() []string {
+	var names []string
+	for name := range tools {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Missing are the findings that stop work.
+func Missing(findings []Finding) []Finding {
+	var missing []Finding
+	for _, f := range findings {
+		if !f.OK && !f.Optional {
+			missing = append(missing, f)
+		}
+	}
+	return missing
+}
+
+func merge(needs []Need) []Need {
+	var out []Need
+	for _, n := range needs {
+		i := slices.IndexFunc(out, func(o Need) bool { return o.Name == n.Name })
+		if i < 0 {
+			out = append(out, n)
+			continue
+		}
+		o := &out[i]
+		o.Optional = o.Optional && n.Optional
+		if older(o.Min, n.Min) {
+			o.Min, o.For = n.Min, n.For
+		}
+	}
+	return out
+}
+
+func look(ctx context.Context, tool Tool, n Need) (Finding, error) {
+	minimum := tool.Min
+	if older(minimum, n.Min) {
+		minimum = n.Min
+	}
+	f := Finding{Name: n.Name, Why: tool.Why, For: n.For, Optional: n.Optional, Min: minimum, Packages: packages(tool), Get: tool.Get}
+	var program string
+	for _, name := range tool.Any {
+		if path, err := run.LookPath(name); err == nil {
+			program, f.Path = name, path
+			break
+		}
+	}
+	if program == "" {
+		f.Problem = "not on PATH"
+		return f, nil
+	}
+	f.Found = "yes"
+	if len(tool.Probe) > 0 {
+		if _, err := run.Do(ctx, run.Cmd{Args: tool.Probe}); err != nil {
+			if ctx.Err() != nil {
+				return f, err
+			}
+			f.Found, f.Problem = "", strings.Join(tool.Probe, " ")+" does not work"
+			return f, nil
+		}
+	}
+	if len(tool.Version) > 0 {
+		res, err := run.Do(ctx, run.Cmd{Args: append([]string{program}, tool.Version...)})
+		if err != nil {
+			if ctx.Err() != nil {
+				return f, err
+			}
+			f.Problem = "it does not run: " + err.Error()
+			return f, nil
+		}
+		if v := versionText.FindString(string(res.Stdout)); v != "" {
+			f.Found = v
+		}
+	}
+	if minimum != "" && older(f.Found, minimum) {
+		f.Problem = fmt.Sprintf("version %s is too old, %s is needed", f.Found, minimum)
+		return f, nil
+	}
+	f.OK = true
+	return f, nil
+}
+
+var versionText = regexp.MustCompile(`\d+(\.\d+)*`)
+
+// older says whether version a is below b; what isn't a version is never so.
+func older(a, b string) bool {
+	if b == "" {
+		return false
+	}
+	if a == "" {
+		return true
+	}
+	va, errA := version.NewVersion(a)
+	vb, errB := version.NewVersion(b)
+	return errA == nil && errB == nil && va.LessThan(vb)
+}
+
+// manager is the system's package manager.
+type manager struct {
+	name    string
+	install []string
+	refresh []string
+	root    bool // needs root
+}
+
+var managers = []manager{
+	{name: "apt", refresh: []string{"apt-get", "update", "-q"}, install: []string{"apt-get", "install", "-y", "-q", "--no-install-recommends"}, root: true},
+	{name: "brew", install: []string{"brew", "install"}},
+}
+
+// found is the package manager of this machine, if payload knows it.
+func found() (manager, bool) {
+	want := map[string]string{"linux": "apt", "darwin": "brew"}[runtime.GOOS]
+	for _, m := range managers {
+		if m.name == want {
+			_, err := run.LookPath(m.install[0])
+			return m, err == nil
+		}
+	}
+	return manager{}, false
+}
+
+func packages(t Tool) []string {
+	m, ok := found()
+	switch {
+	case ok && m.name == "apt":
+		return t.Apt
+	case ok && m.name == "brew":
+		return t.Brew
+	}
+	return nil
+}
+
+// FixCommands are the commands that install what findings lack, and the
+// findings that no package brings. wanted optional tools are installed too.
+func FixCommands(findings []Finding) (commands [][]string, left []Finding) {
+	var names []string
+	for _, f := range findings {
+		switch {
+		case f.OK:
+		case len(f.Packages) == 0:
+			left = append(left, f)
+		default:
+			for _, p := range f.Packages {
+				if !slices.Contains(names, p) {
+					names = append(names, p)
+				}
+			}
+		}
+	}
+	m, ok := found()
+	if !ok || len(names) == 0 {
+		return nil, left
+	}
+	if len(m.refresh) > 0 {
+		commands = append(commands, asRoot(m, m.refresh))
+	}
+	return append(commands, asRoot(m, append(slices.Clone(m.install), names...))), left
+}
+
+func asRoot(m manager, args []string) []string {
+	if m.root && os.Geteuid() != 0 {
+		return append([]string{"sudo"}, args...)
+	}
+	return args
+}
+
+// Fix runs the commands; their output goes to w.
+func Fix(ctx context.Context, commands [][]string, w io.Writer) error {
+	for _, c := range commands {
+		if _, err := run.Do(ctx, run.Cmd{Args: c, Env: []string{"DEBIAN_FRONTEND=noninteractive"}, Stdout: w, Stderr: w}); err != nil {
+			var missing *run.MissingError
+			if errors.As(err, &missing) {
+				return fmt.Errorf("installing prerequisites with %q: %w", strings.Join(c, " "), err)
+			}
+			return fmt.Errorf("installing prerequisites: %w", err)
+		}
+	}
+	return nil
+}

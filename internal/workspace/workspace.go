@@ -1,0 +1,214 @@
+// Package workspace is a repository as the verbs see it: payload.yaml, the
+// lock, the patch series and the store, brought together into trees. The parts
+// know nothing of each other; what has to agree is checked here.
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"payload/internal/config"
+	"payload/internal/patch"
+	"payload/internal/pin"
+	"payload/internal/source"
+)
+
+// Options say how sources are found.
+type Options struct {
+	Dir            string            // where to look for payload.yaml, upwards
+	Overrides      map[string]string // component -> folder
+	Kinds          []source.Kind     // nil: source.DefaultKinds
+	AllowUnpatched bool
+	Repair         bool // make damaged stored trees anew instead of stopping
+	Tell           func(format string, args ...any)
+}
+
+// Workspace is an opened repository.
+type Workspace struct {
+	File *config.File
+	Lock *pin.Lock
+
+	opts  Options
+	store *source.Store
+}
+
+// Open loads the repository around opts.Dir and the store.
+func Open(ctx context.Context, opts Options) (*Workspace, error) {
+	root, err := config.Find(opts.Dir)
+	if err != nil {
+		return nil, err
+	}
+	w := &Workspace{opts: opts}
+	if w.File, err = config.Load(root); err != nil {
+		return nil, err
+	}
+	for name := range opts.Overrides {
+		if _, err := w.File.Component(name); err != nil {
+			return nil, err
+		}
+	}
+	if w.Lock, err = pin.LoadLock(root); err != nil {
+		return nil, err
+	}
+	dir, err := source.DefaultDir()
+	if err != nil {
+		return nil, err
+	}
+	if w.store, err = source.Open(ctx, dir); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Store is where trees are kept.
+func (w *Workspace) Store() *source.Store { return w.store }
+
+// Pinned is a component as the repository asks for it.
+type Pinned struct {
+	Component config.Component
+	Ref       string
+	Series    patch.Series
+	Entry     *pin.Entry // nil when the lock has none
+}
+
+// Pinned reads a component's pin and series and holds them against the lock;
+// a *pin.Disagreement says that the lock has to be written anew.
+func (w *Workspace) Pinned(name string) (Pinned, error) {
+	p, err := w.Asked(name)
+	if err != nil {
+		return p, err
+	}
+	p.Entry, err = w.Lock.For(name, p.Ref, p.Series.Digests())
+	return p, err
+}
+
+// Asked is Pinned without holding the series against the lock; Entry is what
+// the lock knows of the ref.
+func (w *Workspace) Asked(name string) (Pinned, error) {
+	c, err := w.File.Component(name)
+	if err != nil {
+		return Pinned{}, err
+	}
+	p := Pinned{Component: c}
+	if p.Ref, err = pin.Read(w.File, c); err != nil {
+		return p, err
+	}
+	if c.Patches != "" {
+		if p.Series, err = patch.Load(w.File.Abs(c.Patches)); err != nil {
+			return p, err
+		}
+	}
+	if e, ok := w.Lock.Entry(name, p.Ref); ok {
+		p.Entry = &e
+	}
+	return p, nil
+}
+
+// At is p at another ref than its pin.
+func (w *Workspace) At(p Pinned, ref string) Pinned {
+	if p.Ref == ref {
+		return p
+	}
+	p.Ref, p.Entry = ref, nil
+	if e, ok := w.Lock.Entry(p.Component.Name, ref); ok {
+		p.Entry = &e
+	}
+	return p
+}
+
+// Tree is a component's patched tree on disk, checked and locked for reading
+// until it is closed. With pristine the series is left out.
+func (w *Workspace) Tree(ctx context.Context, p Pinned, pristine bool) (*source.Tree, error) {
+	req := w.request(p)
+	if pristine {
+		return w.store.Tree(ctx, req)
+	}
+	req.Patches = p.Series.Digests()
+	req.Apply = w.apply(p)
+	tree, err := w.store.Tree(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return tree, nil
+}
+
+// Pristine makes a ref's pristine tree available as git objects, without
+// writing it anywhere else.
+func (w *Workspace) Pristine(ctx context.Context, p Pinned) (source.Pristine, error) {
+	return w.store.Pristine(ctx, w.request(p))
+}
+
+// CheckSeries judges p's series against p's ref, which need not be the pin.
+func (w *Workspace) CheckSeries(ctx context.Context, p Pinned) (patch.Report, error) {
+	pristine, err := w.Pristine(ctx, p)
+	if err != nil {
+		return patch.Report{}, err
+	}
+	report, _, err := patch.Check(ctx, w.store.Repo(), pristine.Tree, p.Series)
+	if err != nil {
+		return report, fmt.Errorf("checking the series of %s on %s: %w", p.Component.Name, p.Ref, err)
+	}
+	report.Component, report.Ref = p.Component.Name, p.Ref
+	return report, nil
+}
+
+func (w *Workspace) request(p Pinned) source.Request {
+	return source.Request{
+		File: w.File, Component: p.Component, Ref: p.Ref, Entry: p.Entry,
+		Override: w.override(p.Component), Kinds: w.opts.Kinds,
+		AllowUnpatched: w.opts.AllowUnpatched, Repair: w.opts.Repair, Tell: w.opts.Tell,
+	}
+}
+
+func (w *Workspace) override(c config.Component) string {
+	if dir := w.opts.Overrides[c.Name]; dir != "" {
+		return dir
+	}
+	return os.Getenv("PAYLOAD_SOURCE_" + c.Var())
+}
+
+// Depends lists the files, absolute, whose change calls for another tree.
+func (w *Workspace) Depends(p Pinned) []string {
+	files := []string{filepath.Join(w.File.Root, config.FileName), w.File.Abs(p.Component.Pin)}
+	if p.Entry != nil {
+		files = append(files, filepath.Join(w.File.Root, pin.LockName))
+	}
+	for _, f := range p.Series.Patches {
+		files = append(files, filepath.Join(p.Series.Dir, f.File))
+	}
+	return files
+}
+
+// Sharing lists the components that a CMake project is given the trees of.
+func (w *Workspace) Sharing(project string) []config.Component {
+	var found []config.Component
+	for _, c := range w.File.Components {
+		if c.Project == project {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// Projects lists the CMake projects of the repository, in the file's order.
+func (w *Workspace) Projects() []string { return Projects(w.File) }
+
+// Projects lists the CMake projects that payload.yaml names.
+func Projects(f *config.File) []string {
+	var found []string
+	for _, c := range f.Components {
+		if c.Project != "" && !slices.Contains(found, c.Project) {
+			found = append(found, c.Project)
+		}
+	}
+	return found
+}
+
+func (w *Workspace) tell(format string, args ...any) {
+	if w.opts.Tell != nil {
+		w.opts.Tell(format, args...)
+	}
+}
