@@ -69,6 +69,13 @@ func tagUpstream(env *testscript.Env) error {
 			return os.WriteFile(file, text, 0o644)
 		}
 	}
+	// Written here: as files of this repository they would apply to it.
+	traps := map[string]string{".gitattributes": "toy.c text eol=crlf\n", ".gitignore": "*.log\n"}
+	for name, content := range traps {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
 	ctx := context.Background()
 	if _, err := testkit.RunGit(ctx, dir, "init", "-q", "-b", "main"); err != nil {
 		return err
