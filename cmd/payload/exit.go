@@ -13,6 +13,7 @@ import (
 	"payload/internal/pin"
 	"payload/internal/run"
 	"payload/internal/source"
+	"payload/internal/verify"
 )
 
 // The exit codes, for every verb.
@@ -101,8 +102,11 @@ func failureOf(ctx context.Context, err error) failure {
 	if e, ok := as[*source.NoSourceError](err); ok {
 		return failure{code: exitFailed, hint: "with a folder of your own: payload source " + e.Component + " --source " + e.Component + "=DIR"}
 	}
-	if _, ok := as[*build.UnverifiedError](err); ok {
-		return failure{code: exitVerification, hint: "payload verify"}
+	if e, ok := as[*build.UnverifiedError](err); ok {
+		return failure{code: exitVerification, hint: "payload verify " + e.Dir}
+	}
+	if _, ok := as[*verify.FolderError](err); ok {
+		return failure{code: exitUsage, hint: "name a staged tree: payload verify dist/PRESET"}
 	}
 	if e, ok := as[*cmakerun.UnknownPresetError](err); ok {
 		if len(e.Nearest) > 0 {

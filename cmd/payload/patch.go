@@ -14,8 +14,10 @@ import (
 )
 
 func newPatchCmd(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "patch", Short: "Check and edit the patch series of a component", Args: args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{
+		Use: "patch", Short: "Check and edit the patch series of a component", Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
 	cmd.AddCommand(newPatchCheckCmd(a, runPatchCheck), newPatchNewCmd(a, runPatchNew), newPatchExportCmd(a, runPatchExport))
 	return cmd
 }

@@ -65,7 +65,7 @@ func runSource(ctx context.Context, a *app, opts sourceOptions) error {
 	if err != nil {
 		return err
 	}
-	defer tree.Close()
+	defer func() { _ = tree.Close() }() // the lock goes with the process at the latest
 	if a.json {
 		return a.printJSON(reportSource(w, p, tree))
 	}

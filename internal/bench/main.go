@@ -58,7 +58,7 @@ func (b bench) source(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(repo)
+	defer func() { _ = os.RemoveAll(repo) }() // a temporary folder
 	git := []string{"git", "--git-dir=" + repo, "--work-tree=" + tree}
 	for _, args := range [][]string{{"init", "-q"}, {"add", "-A", "-f"}} {
 		if _, err := b.do(ctx, append(slices.Clone(git), args...)...); err != nil {

@@ -130,7 +130,7 @@ func (j *job) close() {
 		j.unlock()
 	}
 	for _, t := range j.trees {
-		t.Close()
+		_ = t.Close() // the lock goes with the process at the latest
 	}
 }
 
@@ -155,10 +155,9 @@ func (j *job) resolve(ctx context.Context) error {
 			return err
 		}
 		j.pinned = append(j.pinned, p)
-		switch {
-		case p.Entry == nil:
+		if p.Entry == nil {
 			j.v.Say("%s %s, with no entry in payload.lock: what upstream answers is taken as it is", c.Name, p.Ref)
-		default:
+		} else {
 			j.v.Say("%s %s = %s, %d patches, as locked", c.Name, p.Ref, orUnknown(p.Entry.Commit), len(p.Series.Patches))
 		}
 	}

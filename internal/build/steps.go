@@ -224,9 +224,8 @@ func (j *job) verify(ctx context.Context) error {
 func Verify(ctx context.Context, dir string, noRun bool, v *voice.Voice) (verify.Result, manifest.Manifest, error) {
 	opts := verify.Options{Dir: dir, NoRun: noRun, Tell: v.Say}
 	m, err := manifest.Read(dir)
-	var missing *manifest.MissingError
-	if err != nil && !errors.As(err, &missing) {
-		return verify.Result{}, m, err
+	if err != nil {
+		m = manifest.Manifest{} // what is wrong with it is among the findings
 	}
 	for _, c := range m.Components {
 		if c.Verify != "" {
