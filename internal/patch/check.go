@@ -546,7 +546,7 @@ func (o *objects) merge(ctx context.Context, ours, base, theirs string) (result 
 	if err != nil {
 		return "", false, fmt.Errorf("merging: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // a scratch folder
 	args := []string{"merge-file", "-p", "-q"}
 	for i, text := range []string{ours, base, theirs} {
 		name := filepath.Join(dir, []string{"ours", "base", "theirs"}[i])

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -288,6 +289,8 @@ var verdictCases = []struct {
 	},
 }
 
+var abbreviate = regexp.MustCompile(`(?m)^index ([0-9a-f]{10})[0-9a-f]*\.\.([0-9a-f]{10})[0-9a-f]*`)
+
 func crlf(text string) string { return strings.ReplaceAll(text, "\n", "\r\n") }
 
 func TestVerdicts(t *testing.T) {
@@ -324,6 +327,13 @@ func TestVerdicts(t *testing.T) {
 			base := treeOf(t, repo, c.before)
 			check("base and ids", base, patch, c.mapped, c.mention, want)
 			check("base alone", base, blank(patch), c.mapped, c.mention, want)
+			verdict, mention, wantIDs := c.mapped, c.mention, want
+			if c.name == "moved, with a small edit" {
+				verdict, mention, wantIDs = "conflict", "is gone", "" // only the trees show where it went
+			} else if strings.HasPrefix(c.name, "moved, and") {
+				mention = "is gone"
+			}
+			check("ids alone, abbreviated", "", abbreviate.ReplaceAllString(patch, "index $1..$2"), verdict, mention, wantIDs)
 			wantText := "any"
 			if c.wantSameWithText {
 				wantText = want

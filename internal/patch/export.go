@@ -139,7 +139,7 @@ func format(ctx context.Context, repo git.Repo, base, head string) ([]exported, 
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(tmp)
+	defer func() { _ = os.RemoveAll(tmp) }() // a scratch folder
 	if _, err := repo.Do(ctx, git.Call{Args: formatArgs(base, head, tmp)}); err != nil {
 		return nil, err
 	}

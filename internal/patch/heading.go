@@ -21,25 +21,15 @@ var (
 	cHead      = regexp.MustCompile(`^(::\s*)?[A-Za-z_]`)
 	cLabel     = regexp.MustCompile(`^[ \t]*[A-Za-z_][A-Za-z_0-9]*:\s*($|/[/*])`)
 	pythonHead = regexp.MustCompile(`^[ \t]*(class|(async[ \t]+)?def)[ \t]`)
-	objcHead   = regexp.MustCompile(`^\s*[-+][ \t]*\([^)]*\)|^@(implementation|interface|protocol)|^[ \t]*[A-Za-z_].*\)\s*\{?\s*$`)
+	objcHead   = regexp.MustCompile(`^[ \t]*[-+][ \t]*\([^)]*\)[ \t]*[A-Za-z_]|^@(implementation|interface|protocol)[ \t]|^[ \t]*([A-Za-z_]\w*[ \t]+)+[A-Za-z_]\w*[ \t]*\([^;]*$`)
+	objcNot    = regexp.MustCompile(`^[ \t]*(do|for|if|else|return|switch|while)\b`)
 	goHead     = regexp.MustCompile(`^[ \t]*(func[ \t]|type[ \t].*(struct|interface)\s*\{)`)
 	rustHead   = regexp.MustCompile(`^[ \t]*(pub(\([^)]*\))?[ \t]+)?((async|const|unsafe|extern([ \t]+"[^"]+"))[ \t]+)*(struct|enum|union|mod|trait|fn|impl|macro_rules!)[< \t]`)
 )
 
-func matchHead(rx ...*regexp.Regexp) func(string) bool {
-	return func(line string) bool {
-		for _, r := range rx {
-			if r.MatchString(line) {
-				return true
-			}
-		}
-		return false
-	}
-}
-
 func cHeading(line string) bool { return !cLabel.MatchString(line) && cHead.MatchString(line) }
 
-func objcHeading(line string) bool { return !cLabel.MatchString(line) && objcHead.MatchString(line) }
+func objcHeading(line string) bool { return !objcNot.MatchString(line) && objcHead.MatchString(line) }
 
 // opens leaves out lines that end in a semicolon, and blocks that hold
 // functions rather than being one.

@@ -324,7 +324,8 @@ func (s site) judgeMapped(n int, h Hunk, sh shape) fit {
 	here, there := findAll(s.lines, sh.before), findAll(o.lines, sh.before)
 	if s.lang != nil && len(here) == 1 && len(there) == 1 && sh.lead > 0 && sh.trail > 0 {
 		a, b := heading(o.lines, p+sh.lead, s.lang.function), heading(s.lines, here[0]+sh.lead, s.lang.function)
-		if name := headText(o.lines, a); a >= 0 && name == headText(s.lines, b) && s.lang.count(o.lines, name) == 1 && s.lang.count(s.lines, name) == 1 {
+		// A class or namespace of the same name is not precise enough.
+		if name := headText(o.lines, a); strings.Contains(name, "(") && name == headText(s.lines, b) && s.lang.count(o.lines, name) == 1 && s.lang.count(s.lines, name) == 1 {
 			return s.landed(h, sh, here[0])
 		}
 	}
@@ -458,13 +459,9 @@ func (s site) judgeMerge(p int, h Hunk, sh shape, elsewhere []int) fit {
 		if !s.same(p+r.from, lo+1) {
 			return failed("its lines are now at %s, another function", s.places([]int{lo + 1}))
 		}
-		if k := len(r.with); k > 0 && len(old) == 0 {
-			// A mapping may slide past an insertion that is there already.
-			dup := lo+1-k >= 0 && slices.Equal(s.lines[lo+1-k:lo+1], r.with) && !(p+r.from-k >= 0 && slices.Equal(o.lines[p+r.from-k:p+r.from], r.with)) ||
-				hi+k <= len(s.lines) && slices.Equal(s.lines[hi:hi+k], r.with) && !(p+r.to+k <= len(o.lines) && slices.Equal(o.lines[p+r.to:p+r.to+k], r.with))
-			if dup {
-				return failed("the lines that it adds stand next to its place already, near line %d", lo+2)
-			}
+		// A mapping may slide past an insertion that is there already.
+		if len(old) == 0 && (repeats(s.lines, lo+1, r.with) && !repeats(o.lines, p+r.from, r.with)) {
+			return failed("the lines that it adds stand next to its place already, near line %d", lo+2)
 		}
 		if first < 0 {
 			first = lo + 1
@@ -478,6 +475,12 @@ func (s site) judgeMerge(p int, h Hunk, sh shape, elsewhere []int) fit {
 		return fit{verdict: Partial, at: -1, edits: edits, detail: fmt.Sprintf("merged at line %d%s; %d of its %d changes are there already", first+1, s.in(first), done, len(sh.runs))}
 	}
 	return fit{verdict: Merged, at: -1, edits: edits, detail: fmt.Sprintf("merged at line %d%s: lines around it changed", first+1, s.in(first))}
+}
+
+// repeats says whether text ends or begins right at index at.
+func repeats(lines []string, at int, text []string) bool {
+	n := len(text)
+	return at >= n && slices.Equal(lines[at-n:at], text) || at+n <= len(lines) && slices.Equal(lines[at:at+n], text)
 }
 
 // both shows the two sides of a place that the patch and upstream changed.

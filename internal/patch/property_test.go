@@ -69,7 +69,7 @@ func rounds(t *testing.T, n int) int {
 func TestCleanSeriesEqualsGitAm(t *testing.T) {
 	t.Parallel()
 	refused := 0
-	for seed := range rounds(t, 4) {
+	for seed := range rounds(t, 3) {
 		r := rand.New(rand.NewPCG(1, uint64(seed)))
 		state := files{"a.c": source(r, "a", 8), "dir/b.c": source(r, "b", 5), "keep": "k\n"}
 		states := []files{state}
@@ -128,7 +128,7 @@ func TestCleanSeriesEqualsGitAm(t *testing.T) {
 			}
 		}
 	}
-	if refused > rounds(t, 4)/10 {
+	if refused > rounds(t, 3)/10 {
 		t.Errorf("%d series refused for their text alone", refused)
 	}
 }
@@ -138,7 +138,7 @@ func TestCleanSeriesEqualsGitAm(t *testing.T) {
 func TestLandsWhereGitMerges(t *testing.T) {
 	t.Parallel()
 	applied, refused := 0, 0
-	for seed := range rounds(t, 5) {
+	for seed := range rounds(t, 4) {
 		r := rand.New(rand.NewPCG(2, uint64(seed)))
 		base := files{"a.c": source(r, "a", 8)}
 		states := []files{base}
