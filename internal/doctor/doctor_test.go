@@ -1,0 +1,101 @@
+//go:build unix
+
+package doctor
+
+import (
+	"strings"
+	"testing"
+
+	"payload/internal/testkit"
+)
+
+func one(t *testing.T, n Need) Finding {
+	t.Helper()
+	found, err := Look(t.Context(), []Need{n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found[0]
+}
+
+func TestLook(t *testing.T) {
+	testkit.Fake(t, "cmake", `echo "cmake version 3.20.1"`)
+	f := one(t, Need{Name: "cmake", For: "preset x"})
+	if f.OK || f.Problem != "version 3.20.1 is too old, 3.21 is needed" {
+		t.Errorf("%+v", f)
+	}
+	testkit.Fake(t, "cmake", `echo "cmake version 3.25.1"`)
+	if f := one(t, Need{Name: "cmake", For: "preset x"}); !f.OK || f.Found != "3.25.1" {
+		t.Errorf("%+v", f)
+	}
+	// A preset may ask for more than the table.
+	if f := one(t, Need{Name: "cmake", Min: "3.26", For: "preset x"}); f.OK || f.Min != "3.26" {
+		t.Errorf("%+v", f)
+	}
+	// 3.9 is older than 3.21, whatever letters say.
+	testkit.Fake(t, "cmake", `echo "cmake version 3.9.0"`)
+	if f := one(t, Need{Name: "cmake"}); f.OK {
+		t.Errorf("%+v", f)
+	}
+	testkit.Fake(t, "cmake", `exit 1`)
+	if f := one(t, Need{Name: "cmake"}); f.OK || !strings.Contains(f.Problem, "does not run") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// Python without pip is no pip.
+func TestProbe(t *testing.T) {
+	testkit.Fake(t, "python3", `echo "No module named pip" >&2; exit 1`)
+	if f := one(t, Need{Name: "pip"}); f.OK || f.Problem != "python3 -m pip --version does not work" {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestMissing(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	found, err := Look(t.Context(), []Need{
+		{Name: "ninja", For: "preset a"}, {Name: "ninja", Min: "1.11", For: "preset b"}, {Name: "ccache", Optional: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) != 2 || found[0].Min != "1.11" || found[0].For != "preset b" {
+		t.Errorf("needs of one name are not merged: %+v", found)
+	}
+	missing := Missing(found)
+	if len(missing) != 1 || missing[0].Name != "ninja" {
+		t.Errorf("%+v", missing)
+	}
+	text := (&MissingError{Missing: missing}).Error()
+	if !strings.Contains(text, "ninja (compiling, for preset b): not on PATH") {
+		t.Error(text)
+	}
+	// Without a package manager the commands can't be told, but the way is.
+	commands, left := FixCommands(found)
+	if len(commands) != 0 || len(left) != 2 || left[0].Get == "" {
+		t.Errorf("%v, %+v", commands, left)
+	}
+}
+
+func TestUnknownTool(t *testing.T) {
+	_, err := Look(t.Context(), []Need{{Name: "frob", For: "preset x"}})
+	if err == nil || !strings.Contains(err.Error(), "looking for frob, which preset x asks for") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestFix(t *testing.T) {
+	log := t.TempDir() + "/log"
+	testkit.Fake(t, "apt-get", `echo "$@" >>`+log+`; case "$*" in *broken*) echo no such package >&2; exit 100;; esac`)
+	var out strings.Builder
+	if err := Fix(t.Context(), [][]string{{"apt-get", "update"}, {"apt-get", "install", "-y", "ninja-build"}}, &out); err != nil {
+		t.Fatal(err)
+	}
+	err := Fix(t.Context(), [][]string{{"apt-get", "install", "broken"}}, &out)
+	if err == nil || !strings.Contains(err.Error(), "installing prerequisites: apt-get install: exit status 100") {
+		t.Errorf("%v", err)
+	}
+	if !strings.Contains(out.String(), "no such package") {
+		t.Errorf("the package manager's own words are lost: %q", out.String())
+	}
+}

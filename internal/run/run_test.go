@@ -1,0 +1,155 @@
+//go:build unix
+
+package run
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestDoKeepsStreamsApart(t *testing.T) {
+	res, err := Do(t.Context(), Cmd{Args: []string{"sh", "-c", "echo data; echo voice >&2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(res.Stdout) != "data\n" || string(res.Stderr) != "voice\n" {
+		t.Errorf("stdout %q, stderr %q", res.Stdout, res.Stderr)
+	}
+	if res.CPU <= 0 {
+		t.Error("no processor time was counted")
+	}
+}
+
+func TestDoKeepsOrderInOneWriter(t *testing.T) {
+	var both bytes.Buffer
+	_, err := Do(t.Context(), Cmd{Args: []string{"sh", "-c", "echo 1; echo 2 >&2; echo 3"}, Stdout: &both, Stderr: &both})
+	if err != nil || both.String() != "1\n2\n3\n" {
+		t.Errorf("%q, %v", both.String(), err)
+	}
+}
+
+func TestExitError(t *testing.T) {
+	_, err := Do(t.Context(), Cmd{Args: []string{"sh", "-c", "echo first >&2; echo last >&2; exit 7"}})
+	var exit *ExitError
+	if !errors.As(err, &exit) || exit.Code != 7 || exit.Signal != "" {
+		t.Fatalf("%#v", err)
+	}
+	if want := "sh: exit status 7: first; last"; err.Error() != want {
+		t.Errorf("%q, want %q", err, want)
+	}
+	_, err = Do(t.Context(), Cmd{Args: []string{"sh", "-c", "kill -ILL $$"}})
+	if !errors.As(err, &exit) || exit.Signal != "SIGILL" || exit.Code != -1 {
+		t.Errorf("%#v", err)
+	}
+}
+
+func TestMissingTool(t *testing.T) {
+	_, err := Do(t.Context(), Cmd{Args: []string{"no-such-tool"}})
+	var missing *MissingError
+	if !errors.As(err, &missing) || missing.Tool != "no-such-tool" {
+		t.Errorf("%v", err)
+	}
+	if _, err := Do(t.Context(), Cmd{Args: []string{"true"}, Dir: "/no/such/folder"}); err == nil || !strings.Contains(err.Error(), "/no/such/folder: no such folder") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestKinds(t *testing.T) {
+	for text, want := range map[string]error{
+		"write: No space left on device":                             ErrNoSpace,
+		"c++: fatal error: Killed signal terminated program cc1plus": ErrNoMemory,
+		"fatal: couldn't find remote ref v9":                         ErrNoRef,
+		"Could not resolve host: example.com":                        ErrNetwork,
+		"ERROR: THESE PACKAGES DO NOT MATCH THE HASHES":              ErrWrongHash,
+	} {
+		_, err := Do(t.Context(), Cmd{Args: []string{"sh", "-c", "cat >&2; exit 1"}, Stdin: strings.NewReader(text)})
+		if !errors.Is(err, want) {
+			t.Errorf("%q is %v, want %v", text, err, want)
+		}
+	}
+}
+
+// A tool's children must not outlive its interruption.
+func TestCancelStopsGrandchildren(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	marker := t.TempDir() + "/pid"
+	stop := errors.New("stop")
+	go func() {
+		for range 100 {
+			if data, err := os.ReadFile(marker); err == nil && len(data) > 0 {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		cancel(stop)
+	}()
+	begun := time.Now()
+	_, err := Do(ctx, Cmd{Args: []string{"sh", "-c", "sleep 60 & echo $! >" + marker + "; wait"}, Grace: time.Second})
+	if !errors.Is(err, stop) {
+		t.Fatalf("%v", err)
+	}
+	if took := time.Since(begun); took > 20*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	data, err := os.ReadFile(marker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := strings.TrimSpace(string(data))
+	for range 100 {
+		state, err := Do(t.Context(), Cmd{Args: []string{"ps", "-o", "stat=", "-p", pid}})
+		if err != nil || strings.HasPrefix(strings.TrimSpace(string(state.Stdout)), "Z") {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Errorf("process %s is still there", pid)
+}
+
+func TestEnviron(t *testing.T) {
+	t.Setenv("GIT_DIR", "/elsewhere")
+	t.Setenv("CMAKE_GENERATOR", "Odd")
+	t.Setenv("LC_ALL", "de_DE.UTF-8")
+	t.Setenv("CFLAGS", "-O1")
+	t.Setenv("SOMETHING_ELSE", "x")
+	env := strings.Join(Environ(), "\n") + "\n"
+	for _, gone := range []string{"GIT_DIR=", "CMAKE_GENERATOR=", "de_DE", "SOMETHING_ELSE"} {
+		if strings.Contains(env, gone) {
+			t.Errorf("%s is passed on", gone)
+		}
+	}
+	for _, there := range []string{"CFLAGS=-O1\n", "LC_ALL=C\n", "PATH="} {
+		if !strings.Contains(env, there) {
+			t.Errorf("%s is not passed on", there)
+		}
+	}
+	ignored := strings.Join(Ignored(), " ")
+	if !strings.Contains(ignored, "CMAKE_GENERATOR GIT_DIR") || strings.Contains(ignored, "SOMETHING") {
+		t.Errorf("ignored: %s", ignored)
+	}
+}
+
+// What -x prints must do the same when it is pasted into a shell.
+func TestEchoCanBePasted(t *testing.T) {
+	var echo bytes.Buffer
+	ctx := WithEcho(t.Context(), &echo)
+	dir := t.TempDir()
+	c := Cmd{Dir: dir, Args: []string{"sh", "-c", `printf '%s|' "$0" "$1" "$A"; pwd`, "it's", "a b$"}, Env: []string{"A=x y"}}
+	first, err := Do(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, rest, _ := strings.Cut(strings.TrimPrefix(echo.String(), "+ "), "\n# ")
+	again, err := Do(t.Context(), Cmd{Args: []string{"sh", "-c", line}})
+	if err != nil || string(again.Stdout) != string(first.Stdout) {
+		t.Errorf("pasted: %q, %v; was %q; line %s", again.Stdout, err, first.Stdout, line)
+	}
+	if !strings.HasPrefix(rest, "sh: ok after 0.") {
+		t.Errorf("the time is told as %q", rest)
+	}
+}
