@@ -71,6 +71,12 @@ func failureOf(ctx context.Context, err error) failure {
 	if e, ok := as[*patch.NoWorkFolderError](err); ok {
 		return failure{code: exitFailed, hint: "payload patch new COMPONENT --title TITLE opens " + e.Dir}
 	}
+	if errors.Is(err, patch.ErrNothing) {
+		return failure{code: exitFailed, hint: "edit the files of the work folder first"}
+	}
+	if e, ok := as[*patch.StaleError](err); ok {
+		return failure{code: exitFailed, hint: "git -C " + e.Dir + " diff; then delete build/patch and open the series again: payload patch new"}
+	}
 	if e, ok := as[*patch.UntitledError](err); ok {
 		return failure{code: exitFailed, hint: "git -C " + e.Dir + " commit -a"}
 	}

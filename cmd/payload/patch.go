@@ -57,10 +57,11 @@ func runPatchCheck(ctx context.Context, a *app, opts patchCheckOptions) error {
 	if err != nil {
 		return err
 	}
-	if opts.ref != "" {
-		p = w.At(p, opts.ref)
+	ref := opts.ref
+	if ref == "" {
+		ref = p.Ref
 	}
-	report, err := w.CheckSeries(ctx, p)
+	report, err := w.CheckSeries(ctx, p, ref)
 	if err != nil {
 		return err
 	}

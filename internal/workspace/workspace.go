@@ -141,17 +141,24 @@ func (w *Workspace) Pristine(ctx context.Context, p Pinned) (source.Pristine, er
 	return w.store.Pristine(ctx, w.request(p))
 }
 
-// CheckSeries judges p's series against p's ref, which need not be the pin.
-func (w *Workspace) CheckSeries(ctx context.Context, p Pinned) (patch.Report, error) {
-	pristine, err := w.Pristine(ctx, p)
+// CheckSeries judges p's series against ref. Away from the pin, the right place
+// for a hunk is where the merge from the pinned tree lands.
+func (w *Workspace) CheckSeries(ctx context.Context, p Pinned, ref string) (patch.Report, error) {
+	base, err := w.Pristine(ctx, p)
 	if err != nil {
 		return patch.Report{}, err
 	}
-	report, _, err := patch.Check(ctx, w.store.Repo(), pristine.Tree, p.Series)
-	if err != nil {
-		return report, fmt.Errorf("checking the series of %s on %s: %w", p.Component.Name, p.Ref, err)
+	onto := base
+	if ref != p.Ref {
+		if onto, err = w.Pristine(ctx, w.At(p, ref)); err != nil {
+			return patch.Report{}, err
+		}
 	}
-	report.Component, report.Ref = p.Component.Name, p.Ref
+	report, _, err := patch.CheckFrom(ctx, w.store.Repo(), base.Tree, onto.Tree, p.Series)
+	if err != nil {
+		return report, fmt.Errorf("checking the series of %s on %s: %w", p.Component.Name, ref, err)
+	}
+	report.Component, report.Ref = p.Component.Name, ref
 	return report, nil
 }
 
