@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ var completionChecks = []check{
 	{"the model's name", checkModels},
 	{"tokens of texts", checkTokens},
 	{"completions", checkCompletions},
+	{"likeliest tokens", checkProbes},
 	{"a repeated completion", checkRepeat},
 	{"completions side by side", checkSideBySide},
 	{"streamed completions", checkStreamedCompletion},
@@ -41,6 +43,14 @@ type completionAnswer struct {
 	StopType     string   `json:"stop_type"`
 	PromptTokens int      `json:"tokens_evaluated"`
 	Timings      *timings `json:"timings"`
+
+	// Probabilities is there when asked for, one a token.
+	Probabilities []struct {
+		Top []struct {
+			ID      int     `json:"id"`
+			Logprob float64 `json:"logprob"` // natural
+		} `json:"top_logprobs"`
+	} `json:"completion_probabilities"`
 }
 
 type chatAnswer struct {
@@ -202,6 +212,44 @@ func withoutEnd(tokens []int, want tinymodel.Completion) []int {
 	}
 	return tokens
 }
+
+// checkProbes compares how likely tokens are after texts that the model has
+// not learnt. A text that was learnt by heart survives some wrong rows of a
+// matrix; these numbers don't.
+func checkProbes(ctx context.Context, c *client) (bad []problem) {
+	for _, want := range c.expected.Probes {
+		what := fmt.Sprintf("POST /completion with probabilities %q", clip(want.Prompt, 40))
+		body := map[string]any{
+			"prompt": want.Prompt, "n_predict": 1, "temperature": 0,
+			"cache_prompt": false, "n_probs": probedTokens,
+		}
+		var got completionAnswer
+		if err := c.ask(ctx, "/completion", body, &got); err != nil {
+			return append(bad, failed(what, err))
+		}
+		said := map[int]float64{}
+		if len(got.Probabilities) > 0 {
+			for _, t := range got.Probabilities[0].Top {
+				said[t.ID] = t.Logprob
+			}
+		}
+		for _, t := range want.Top {
+			logprob, there := said[t.Token]
+			if off := math.Abs(logprob - t.Logprob); !there || off > want.Tolerance {
+				bad = append(bad, problem{
+					id: "logprobs.wrong", what: what, title: what + ": not the expected probabilities",
+					detail: fmt.Sprintf("got  %v\nwant %v, each within %g", said, want.Top, want.Tolerance),
+				})
+				break
+			}
+		}
+	}
+	return bad
+}
+
+// probedTokens is how many of the likeliest tokens are asked for: enough that
+// the expected ones are among them when every one is off by its tolerance.
+const probedTokens = 32
 
 // longest is the completion with the longest prompt.
 func (c *client) longest() tinymodel.Completion {

@@ -25,6 +25,7 @@ type fake struct {
 	IgnoreTerm   bool
 	Health       int  // status, when not 200
 	WrongName    bool // of the model
+	WrongProbs   bool
 	WrongText    bool // one letter, in completions
 	WrongChat    bool
 	WrongTokens  bool // of tokenize
@@ -221,6 +222,10 @@ func (f fake) serve() {
 		}
 	})
 	answer("/completion", func(w http.ResponseWriter, body map[string]any) {
+		if body["n_probs"] != nil {
+			f.probabilities(w, expected.Probes, body["prompt"])
+			return
+		}
 		i := slices.IndexFunc(expected.Completions, func(c tinymodel.Completion) bool { return c.Prompt == body["prompt"] })
 		f.completion(w, expected.Completions[i], body["stream"] == true)
 	})
@@ -285,6 +290,18 @@ func (f fake) completion(w http.ResponseWriter, c tinymodel.Completion, stream b
 		parts = append(parts, map[string]any{"content": piece, "tokens": []int{1}, "stop": false})
 	}
 	f.stream(w, append(parts, end), "")
+}
+
+func (f fake) probabilities(w http.ResponseWriter, probes []tinymodel.Probe, prompt any) {
+	i := slices.IndexFunc(probes, func(p tinymodel.Probe) bool { return p.Prompt == prompt })
+	var top []any
+	for _, t := range probes[i].Top {
+		if f.WrongProbs {
+			t.Logprob -= 2 * probes[i].Tolerance
+		}
+		top = append(top, map[string]any{"id": t.Token, "logprob": t.Logprob})
+	}
+	reply(w, map[string]any{"completion_probabilities": []any{map[string]any{"top_logprobs": top}}})
 }
 
 func (f fake) chat(w http.ResponseWriter, c tinymodel.Chat, stream bool) {

@@ -131,6 +131,7 @@ func TestRuntimeFaults(t *testing.T) {
 		"another server":       {fake{WrongName: true}, []string{"models.wrong:"}, "somebody else's"},
 		"wrong chat":           {fake{WrongChat: true}, []string{"text.wrong:POST /v1/chat/completions ready streamed", "text.wrong:POST /v1/chat/completions "}, "want"},
 		"wrong tokens":         {fake{WrongTokens: true}, []string{"tokens.wrong:POST /tokenize"}, "got  ["},
+		"wrong probabilities":  {fake{WrongProbs: true}, []string{"logprobs.wrong:POST /completion with probabilities "}, "each within"},
 		"wrong text":           {fake{WrongText: true}, []string{"text.wrong:POST /completion "}, `got  \"X`},
 		"wrong stop":           {fake{WrongStop: true}, []string{"stop.wrong:POST /completion "}, "word"},
 		"no timings":           {fake{NoTimings: true}, []string{"timings.missing:"}, ""},
