@@ -156,7 +156,7 @@ func (j *job) resolve(ctx context.Context) error {
 		}
 		j.pinned = append(j.pinned, p)
 		if p.Entry == nil {
-			j.v.Say("%s %s, with no entry in payload.lock: what upstream answers is taken as it is", c.Name, p.Ref)
+			j.v.Say("%s %s, %d patches, not locked", c.Name, p.Ref, len(p.Series.Patches))
 		} else {
 			j.v.Say("%s %s = %s, %d patches, as locked", c.Name, p.Ref, orUnknown(p.Entry.Commit), len(p.Series.Patches))
 		}

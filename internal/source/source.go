@@ -145,7 +145,7 @@ func (s *Store) find(ctx context.Context, req Request, onDisk bool) (found, erro
 	up := upstream{location: req.File.Location(req.Component)}
 	if req.Entry == nil && slices.Contains(req.kinds(), FromGit) {
 		if !pin.IsCommit(req.Ref) {
-			req.tell("not in %s: asking %s what it is", pin.LockName, up.location)
+			req.tell("asking %s what it is", up.location)
 		}
 		if err := up.ask(ctx, req); err != nil {
 			return found{}, err
@@ -153,8 +153,6 @@ func (s *Store) find(ctx context.Context, req Request, onDisk bool) (found, erro
 		if up.err != nil {
 			req.tell("git passed over: %v", up.err)
 		}
-	} else if req.Entry == nil {
-		req.tell("not in %s, and upstream is not asked", pin.LockName)
 	}
 	tried := &NoSourceError{Component: req.Component.Name, Ref: req.Ref}
 	skip := func(from string, err error) {

@@ -123,16 +123,14 @@ func (w *Workspace) At(p Pinned, ref string) Pinned {
 // until it is closed. With pristine the series is left out.
 func (w *Workspace) Tree(ctx context.Context, p Pinned, pristine bool) (*source.Tree, error) {
 	req := w.request(p)
-	if pristine {
-		return w.store.Tree(ctx, req)
+	if p.Entry == nil && req.Override == "" {
+		w.tell("%s %s: not in %s; what a source answers is taken as it is", p.Component.Name, p.Ref, pin.LockName)
 	}
-	req.Patches = p.Series.Digests()
-	req.Apply = w.apply(p)
-	tree, err := w.store.Tree(ctx, req)
-	if err != nil {
-		return nil, err
+	if !pristine {
+		req.Patches = p.Series.Digests()
+		req.Apply = w.apply(p)
 	}
-	return tree, nil
+	return w.store.Tree(ctx, req)
 }
 
 // Pristine makes a ref's pristine tree available as git objects, without
