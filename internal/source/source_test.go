@@ -242,7 +242,7 @@ func TestGitColdThenWarmWithoutUpstream(t *testing.T) {
 	if cold.Pristine != up.Run("rev-parse", "b7^{tree}") {
 		t.Errorf("pristine is %s, not upstream's tree", cold.Pristine)
 	}
-	voice.has(t, "comp b7: not in payload.lock")
+	voice.has(t, "comp b7: asking file:")
 	voice.has(t, "comp b7: fetching commit "+commit)
 	voice.has(t, "comp b7: using from git")
 	if info, err := os.Stat(filepath.Join(cold.Path, "mixed.c")); err != nil || info.Mode().Perm()&0o222 != 0 {
