@@ -37,6 +37,9 @@ var signs = []struct {
 	{"THESE PACKAGES DO NOT MATCH THE HASHES", ErrWrongHash},
 	{"couldn't find remote ref", ErrNoRef},
 	{"not our ref", ErrNoRef},
+	// pip warns of the connection first, and then says that there is no package.
+	{"NewConnectionError", ErrNetwork},
+	{"Temporary failure in name resolution", ErrNetwork},
 	{"No matching distribution found", ErrNoPackage},
 	{"failed to select a version for the requirement", ErrNoPackage},
 	{"no matching package named", ErrNoPackage},
@@ -45,8 +48,6 @@ var signs = []struct {
 	{"Connection timed out", ErrNetwork},
 	{"Failed to connect", ErrNetwork},
 	{"Network is unreachable", ErrNetwork},
-	{"Temporary failure in name resolution", ErrNetwork},
-	{"NewConnectionError", ErrNetwork},
 	{"unable to access", ErrNetwork},
 	{"The requested URL returned error", ErrNetwork},
 	{"Could not read from remote repository", ErrNetwork},

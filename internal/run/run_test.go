@@ -61,11 +61,13 @@ func TestMissingTool(t *testing.T) {
 
 func TestKinds(t *testing.T) {
 	for text, want := range map[string]error{
-		"write: No space left on device":                             ErrNoSpace,
-		"c++: fatal error: Killed signal terminated program cc1plus": ErrNoMemory,
-		"fatal: couldn't find remote ref v9":                         ErrNoRef,
-		"Could not resolve host: example.com":                        ErrNetwork,
-		"ERROR: THESE PACKAGES DO NOT MATCH THE HASHES":              ErrWrongHash,
+		"write: No space left on device":                                                         ErrNoSpace,
+		"c++: fatal error: Killed signal terminated program cc1plus":                             ErrNoMemory,
+		"fatal: couldn't find remote ref v9":                                                     ErrNoRef,
+		"WARNING: Retrying: NewConnectionError: no\nERROR: No matching distribution found for x": ErrNetwork,
+		"ERROR: No matching distribution found for x":                                            ErrNoPackage,
+		"Could not resolve host: example.com":                                                    ErrNetwork,
+		"ERROR: THESE PACKAGES DO NOT MATCH THE HASHES":                                          ErrWrongHash,
 	} {
 		_, err := Do(t.Context(), Cmd{Args: []string{"sh", "-c", "cat >&2; exit 1"}, Stdin: strings.NewReader(text)})
 		if !errors.Is(err, want) {
