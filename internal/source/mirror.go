@@ -270,8 +270,8 @@ func downloadPyPI(ctx context.Context, m config.Mirror, tmp string) (string, err
 		}
 		return "", e
 	}
-	if errors.Is(err, run.ErrNoPackage) {
-		err = run.ErrNoPackage // the last lines of either client don't say it
+	if kind := plainly(err); kind != nil {
+		err = kind
 	}
 	if err != nil {
 		return "", fmt.Errorf("downloading %s: %w", m.ID(), err)
@@ -312,8 +312,8 @@ func downloadCrate(ctx context.Context, m config.Mirror, tmp string) (string, er
 		}
 	}
 	_, err = run.Do(ctx, run.Cmd{Dir: project, Args: append(append([]string{}, cargo...), "fetch", "--quiet")})
-	if errors.Is(err, run.ErrNoPackage) {
-		err = run.ErrNoPackage
+	if kind := plainly(err); kind != nil {
+		err = kind
 	}
 	if err != nil {
 		return "", fmt.Errorf("downloading %s: %w", m.ID(), err)
@@ -368,4 +368,15 @@ func (s *Store) snapshot(ctx context.Context, req Request, m config.Mirror, tree
 		return fmt.Errorf("keeping a snapshot: %w", err)
 	}
 	return s.setRef(ctx, snapshotRef(req.Ref), commit)
+}
+
+// plainly is the kind of a client's failure where that says more than the last
+// lines of what the client printed.
+func plainly(err error) error {
+	for _, kind := range []error{run.ErrNoPackage, run.ErrNetwork} {
+		if errors.Is(err, kind) {
+			return kind
+		}
+	}
+	return nil
 }
