@@ -84,6 +84,12 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{t: t, root: root, asked: filepath.Join(root, "asked"), answer: filepath.Join(root, "answer")}
+	// Opened here so that a change to a module is not answered from the test cache.
+	for _, module := range []string{"PayloadSource.cmake", "PayloadInstall.cmake"} {
+		if _, err := os.ReadFile(module); err != nil {
+			t.Fatal(err)
+		}
+	}
 	f.write("payload.yaml", "version: 1\n")
 	f.write("WORDS_VERSION", "one\n")
 	f.write("compat/0001-a.patch", "")
