@@ -59,7 +59,7 @@ func (j *job) compile(ctx context.Context) error {
 	}
 	j.v.Say("%s", with)
 	done, err := cmakerun.Compile(ctx, j.build, func(p cmakerun.Progress) {
-		j.v.Progress(p.Done, p.Total, p.Line)
+		j.v.Progress(p.Done, p.Total, strings.TrimSuffix(filepath.Base(p.Line), ".o"))
 	})
 	if err != nil {
 		j.showFailure(err)

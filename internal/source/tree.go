@@ -129,7 +129,7 @@ func (s *Store) hold(ctx context.Context, req Request, f found, place string, lo
 	if f.Stored {
 		how = "from the store (read from " + f.From + ")"
 	}
-	req.tell("using %s, tree %s", how, t.Patched)
+	req.tell("using %s, tree %.12s", how, t.Patched)
 	return t, nil
 }
 
@@ -204,7 +204,7 @@ func (s *Store) build(ctx context.Context, req Request, f found, place string) (
 	if err := os.Chmod(place, 0o555); err != nil {
 		return fmt.Errorf("laying out tree %s: %w", patched, err)
 	}
-	req.tell("tree %s laid out in %.1fs", patched, time.Since(started).Seconds())
+	req.tell("tree %.12s laid out in %.1fs", patched, time.Since(started).Seconds())
 	return os.Remove(tmp)
 }
 

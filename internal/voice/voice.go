@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
-	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 )
 
@@ -20,8 +20,8 @@ type Voice struct {
 	w        io.Writer
 	terminal bool
 	indent   string
-	bar      *progressbar.ProgressBar
-	plain    plainProgress
+	progress progress
+	drawn    bool // the cursor stands behind a bar
 }
 
 // New speaks on w; a terminal gets a bar, everything else plain lines.
@@ -58,7 +58,8 @@ func (v *Voice) Step(name string, step func() error) error {
 	err := step()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.endProgress()
+	v.clear()
+	v.progress = progress{}
 	if took := time.Since(begun); err == nil && took >= time.Second {
 		v.line(v.indent + v.faint(name+" took "+Duration(took)))
 	}
@@ -73,35 +74,36 @@ func (v *Voice) Progress(done, total int, what string) {
 	if total <= 0 {
 		return
 	}
-	if !v.terminal {
-		if text, due := v.plain.next(done, total, time.Now()); due {
+	now := time.Now()
+	switch {
+	case v.terminal && v.progress.redraw(now):
+		fmt.Fprint(v.w, "\r\x1b[K"+bar(v.indent, done, total, v.progress.left(done, total, now), what, v.width()))
+		v.drawn = true
+	case !v.terminal:
+		if text, due := v.progress.line(done, total, now); due {
 			v.line(v.indent + text)
 		}
-		return
 	}
-	if v.bar == nil || v.bar.GetMax() != total {
-		v.endProgress()
-		v.bar = progressbar.NewOptions(total,
-			progressbar.OptionSetWriter(v.w),
-			progressbar.OptionSetWidth(28),
-			progressbar.OptionShowCount(),
-			progressbar.OptionSetPredictTime(true),
-			progressbar.OptionSetElapsedTime(true),
-			progressbar.OptionThrottle(100*time.Millisecond),
-			progressbar.OptionUseANSICodes(true),
-			progressbar.OptionSetTheme(progressbar.Theme{Saucer: "█", SaucerPadding: "░", BarStart: "", BarEnd: ""}),
-		)
-	}
-	v.bar.Describe(v.indent + fit(what, 32))
-	_ = v.bar.Set(done) // only a terminal that went away can fail here
 }
 
-func (v *Voice) endProgress() {
-	if v.bar != nil {
-		v.clear()
-		v.bar = nil
+// bar is one line of at most width cells.
+func bar(indent string, done, total int, left, what string, width int) string {
+	const cells = 28
+	full := cells * done / total
+	text := fmt.Sprintf("%s%s%s %d/%d %d %%%s", indent, strings.Repeat("█", full), strings.Repeat("░", cells-full), done, total, done*100/total, left)
+	if room := width - 3 - utf8.RuneCountInString(text); room > 8 {
+		text += "  " + fit(what, room)
 	}
-	v.plain = plainProgress{}
+	return text
+}
+
+func (v *Voice) width() int {
+	if f, ok := v.w.(*os.File); ok {
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+			return w
+		}
+	}
+	return 80
 }
 
 func (v *Voice) line(text string) {
@@ -110,8 +112,9 @@ func (v *Voice) line(text string) {
 }
 
 func (v *Voice) clear() {
-	if v.bar != nil {
-		_ = v.bar.Clear() // only a terminal that went away can fail here
+	if v.drawn {
+		fmt.Fprint(v.w, "\r\x1b[K")
+		v.drawn = false
 	}
 }
 
@@ -125,14 +128,27 @@ func (v *Voice) styled(code, s string) string {
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-// plainProgress decides when a log that isn't a terminal gets a line: at every
-// tenth part or every half minute, whichever comes first.
-type plainProgress struct {
+// progress decides when it is time to tell about progress again.
+type progress struct {
 	begun, last time.Time
 	part        int
 }
 
-func (p *plainProgress) next(done, total int, now time.Time) (string, bool) {
+// redraw is for a terminal: ten times a second at most.
+func (p *progress) redraw(now time.Time) bool {
+	if p.begun.IsZero() {
+		p.begun = now
+	}
+	if now.Sub(p.last) < 100*time.Millisecond {
+		return false
+	}
+	p.last = now
+	return true
+}
+
+// line is for a log: at every tenth part or every half minute, whichever comes
+// first.
+func (p *progress) line(done, total int, now time.Time) (string, bool) {
 	if p.begun.IsZero() {
 		p.begun, p.last = now, now
 	}
@@ -141,12 +157,18 @@ func (p *plainProgress) next(done, total int, now time.Time) (string, bool) {
 		return "", false
 	}
 	p.part, p.last = part, now
-	text := fmt.Sprintf("%d/%d (%d %%)", done, total, done*100/total)
-	if elapsed := now.Sub(p.begun); done > 0 && done < total && elapsed > 5*time.Second {
-		left := time.Duration(float64(elapsed) / float64(done) * float64(total-done))
-		text += ", about " + Duration(left) + " left"
+	return fmt.Sprintf("%d/%d (%d %%)", done, total, done*100/total) + p.left(done, total, now), true
+}
+
+// left is how long the rest may take, if it goes on as it did; empty while
+// there is too little to go by.
+func (p *progress) left(done, total int, now time.Time) string {
+	elapsed := now.Sub(p.begun)
+	if done == 0 || done >= total || elapsed < 5*time.Second {
+		return ""
 	}
-	return text, true
+	rest := time.Duration(float64(elapsed) / float64(done) * float64(total-done))
+	return ", about " + rest.Round(time.Second).String() + " left"
 }
 
 // Duration is a time as people say it: 0.4s, 12s, 3m05s, 1h02m.
@@ -176,11 +198,11 @@ func Size(bytes int64) string {
 	return fmt.Sprintf("%.1f %s", value, units[0])
 }
 
-// fit cuts or pads s to n characters, keeping its end, where file names differ.
+// fit cuts s to n characters, keeping its end, where file names differ.
 func fit(s string, n int) string {
 	r := []rune(s)
 	if len(r) > n {
 		return "…" + string(r[len(r)-n+1:])
 	}
-	return s + strings.Repeat(" ", n-len(r))
+	return s
 }

@@ -43,17 +43,17 @@ func TestStepGivesTheError(t *testing.T) {
 }
 
 func TestEstimate(t *testing.T) {
-	var p plainProgress
+	var p progress
 	now := time.Unix(0, 0)
-	p.next(0, 100, now)
-	text, due := p.next(25, 100, now.Add(10*time.Second))
+	p.line(0, 100, now)
+	text, due := p.line(25, 100, now.Add(10*time.Second))
 	if !due || text != "25/100 (25 %), about 30s left" {
 		t.Errorf("%q, %v", text, due)
 	}
-	if text, due := p.next(26, 100, now.Add(11*time.Second)); due {
+	if text, due := p.line(26, 100, now.Add(11*time.Second)); due {
 		t.Errorf("too soon: %q", text)
 	}
-	if _, due := p.next(27, 100, now.Add(45*time.Second)); !due {
+	if _, due := p.line(27, 100, now.Add(45*time.Second)); !due {
 		t.Error("nothing for half a minute")
 	}
 }
@@ -73,5 +73,16 @@ func TestWords(t *testing.T) {
 	}
 	if got := fit("abcdefgh", 5); got != "…efgh" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestBar(t *testing.T) {
+	got := bar("  ", 50, 100, ", about 30s left", "src/deep/folder/file.cpp", 76)
+	want := "  ██████████████░░░░░░░░░░░░░░ 50/100 50 %, about 30s left  …older/file.cpp"
+	if got != want {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+	if got := bar("", 0, 3, "", "file.cpp", 40); strings.Contains(got, "file") {
+		t.Errorf("a narrow terminal has no room for the name: %q", got)
 	}
 }
