@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,8 +32,12 @@ func newBuildCmd(a *app, do func(context.Context, *app, buildOptions) error) *co
 compile, stage to dist/PRESET/lib/payload, verify with real requests.`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			opts.presets = slices.DeleteFunc(opts.presets, func(p string) bool { return p == "" })
 			if len(opts.presets) == 0 {
 				return missingFlag(cmd, "preset")
+			}
+			if opts.jobs < 0 {
+				return &usageError{err: fmt.Errorf("--jobs %d: at least one file has to be compiled at a time", opts.jobs), command: cmd.CommandPath()}
 			}
 			return do(cmd.Context(), a, opts)
 		},
@@ -44,7 +49,7 @@ compile, stage to dist/PRESET/lib/payload, verify with real requests.`,
 	f.StringVar(&opts.launcher, "launcher", "auto", "compiler launcher: auto, none, or a `PROGRAM` such as ccache or sccache")
 	f.StringSliceVar(&opts.targets, "target", nil, "compile these `TARGETS` alone; nothing is staged")
 	f.BoolVar(&opts.configureOnly, "configure-only", false, "stop after configuring")
-	f.BoolVarP(&opts.dryRun, "dry-run", "n", false, "print the commands and build nothing")
+	f.BoolVarP(&opts.dryRun, "dry-run", "n", false, "print the commands and build nothing; sources are still made ready")
 	f.BoolVar(&a.json, "json", false, "print JSON")
 	return cmd
 }
@@ -63,12 +68,17 @@ func runBuild(ctx context.Context, a *app, opts buildOptions) error {
 	for _, preset := range opts.presets {
 		res, err := build.Run(ctx, w, a.voice, build.Options{
 			Preset: preset, Jobs: opts.jobs, Launcher: opts.launcher, Targets: opts.targets,
-			ConfigureOnly: opts.configureOnly, DryRun: opts.dryRun, Commands: a.stdout,
+			ConfigureOnly: opts.configureOnly, DryRun: opts.dryRun,
 		})
 		if err != nil {
 			return err
 		}
 		report.Builds = append(report.Builds, res)
+		if !a.json {
+			for _, c := range res.Commands {
+				fmt.Fprintln(a.stdout, c)
+			}
+		}
 		if !opts.dryRun {
 			a.voice.Say("%s", summary(res))
 		}
@@ -83,12 +93,22 @@ func runBuild(ctx context.Context, a *app, opts buildOptions) error {
 func summary(r build.Result) string {
 	var refs []string
 	for _, s := range r.Sources {
-		refs = append(refs, s.Component+" "+s.Ref)
+		ref := s.Component + " " + s.Ref
+		if strings.HasPrefix(s.From, "override:") {
+			ref = s.Component + " in " + strings.TrimPrefix(s.From, "override:")
+		}
+		if s.Unpatched {
+			ref += " WITHOUT its patches"
+		}
+		refs = append(refs, ref)
 	}
 	from := strings.Join(refs, ", ")
 	took := voice.Duration(time.Duration(r.Seconds * float64(time.Second)))
 	if r.Staged == "" {
-		return fmt.Sprintf("%s: %s from %s, in %s; nothing staged", r.Preset, r.Reached, from, took)
+		return fmt.Sprintf("%s: %s from %s in %s; nothing staged", r.Preset, done[r.Reached], from, took)
 	}
-	return fmt.Sprintf("%s: built and verified from %s in %s: %s (%d files, %s)", r.Preset, from, took, r.Staged, r.Files, voice.Size(r.Bytes))
+	return fmt.Sprintf("%s: built from %s in %s; %s: %s (%d files, %s)", r.Preset, from, took, r.Verified.Proven(), r.Staged, r.Files, voice.Size(r.Bytes))
 }
+
+// done says what a build that was to stop early has done.
+var done = map[string]string{"configure": "configured", "compile": "compiled"}

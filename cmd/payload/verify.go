@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"payload/internal/build"
-	"payload/internal/verify"
 )
 
 type verifyOptions struct {
@@ -55,7 +54,7 @@ func runVerify(ctx context.Context, a *app, opts verifyOptions) error {
 		a.voice.Say("%s is not what it should be: %d findings", dir, len(res.Findings))
 		return &reported{code: exitVerification}
 	}
-	a.voice.Say("%s is whole%s", dir, proven(res))
+	a.voice.Say("%s: %s", dir, res.Proven())
 	return nil
 }
 
@@ -66,11 +65,4 @@ func payloadFolder(path string) string {
 		return inside
 	}
 	return path
-}
-
-func proven(res verify.Result) string {
-	if res.Runtime == nil {
-		return "; nothing was run"
-	}
-	return fmt.Sprintf(" and works: %d requests answered", res.Runtime.Requests)
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -28,8 +27,7 @@ type Options struct {
 	Launcher      string   // compiler launcher: auto, none or a program
 	Targets       []string // compile these alone and stop there
 	ConfigureOnly bool
-	DryRun        bool      // print the commands, run nothing that builds
-	Commands      io.Writer // where DryRun prints
+	DryRun        bool // gather the commands, run nothing that builds
 }
 
 // Result is a finished build: `payload build --json` prints it.
@@ -39,7 +37,8 @@ type Result struct {
 	Binary   string         `json:"binary_dir"`
 	Reached  string         `json:"reached"` // the last step that ended well
 	Steps    []Step         `json:"steps"`
-	Staged   string         `json:"staged,omitempty"` // the payload's folder; empty when stopped before staging
+	Commands []string       `json:"commands,omitempty"` // what a dry run would have run
+	Staged   string         `json:"staged,omitempty"`   // the payload's folder; empty when stopped before staging
 	Files    int            `json:"files,omitempty"`
 	Bytes    int64          `json:"bytes,omitempty"`
 	Sources  []Source       `json:"sources"`
@@ -61,6 +60,7 @@ type Source struct {
 	Pristine  string `json:"pristine"`
 	Patched   string `json:"patched"`
 	From      string `json:"from"`
+	Unpatched bool   `json:"unpatched,omitempty"` // an override was used as it is
 }
 
 // UnverifiedError is a payload that was staged and then failed its checks.
@@ -155,9 +155,12 @@ func (j *job) resolve(ctx context.Context) error {
 			return err
 		}
 		j.pinned = append(j.pinned, p)
-		if p.Entry == nil {
+		switch override := j.w.Override(c); {
+		case override != "":
+			j.v.Say("%s from %s, in place of %s", c.Name, override, p.Ref)
+		case p.Entry == nil:
 			j.v.Say("%s %s, %d patches, not locked", c.Name, p.Ref, len(p.Series.Patches))
-		} else {
+		default:
 			j.v.Say("%s %s = %s, %d patches, as locked", c.Name, p.Ref, orUnknown(p.Entry.Commit), len(p.Series.Patches))
 		}
 	}
@@ -172,26 +175,33 @@ func orUnknown(commit string) string {
 }
 
 // FindPreset looks for a configure preset in every project of the repository.
+// A name that two projects have is an error: they would share one staged tree.
 func FindPreset(f *config.File, name string) (project string, preset cmakerun.Preset, err error) {
-	var unknown error
-	for _, project := range workspace.Projects(f) {
-		all, err := cmakerun.ReadPresets(f.Abs(project))
+	unknown := &cmakerun.UnknownPresetError{Dir: f.Root, Name: name}
+	for _, candidate := range workspace.Projects(f) {
+		all, err := cmakerun.ReadPresets(f.Abs(candidate))
 		if err != nil {
 			return "", cmakerun.Preset{}, err
 		}
-		preset, err := all.Get(name)
-		if err == nil {
-			return project, preset, nil
-		}
-		if !errors.As(err, new(*cmakerun.UnknownPresetError)) {
+		found, err := all.Get(name)
+		var not *cmakerun.UnknownPresetError
+		switch {
+		case errors.As(err, &not):
+			unknown.Hidden = unknown.Hidden || not.Hidden
+			unknown.Nearest = append(unknown.Nearest, not.Nearest...)
+			unknown.Known = append(unknown.Known, not.Known...)
+		case err != nil:
 			return "", cmakerun.Preset{}, err
+		case project != "":
+			return "", cmakerun.Preset{}, fmt.Errorf("finding preset %s: both %s and %s have one; rename one of them", name, project, candidate)
+		default:
+			project, preset = candidate, found
 		}
-		unknown = err
 	}
-	if unknown == nil {
-		unknown = fmt.Errorf("finding preset %s: no component of %s has a project", name, config.FileName)
+	if project == "" {
+		return "", cmakerun.Preset{}, unknown
 	}
-	return "", cmakerun.Preset{}, unknown
+	return project, preset, nil
 }
 
 // Needs lists what a preset asks of the machine.
@@ -212,7 +222,7 @@ func (j *job) materialise(ctx context.Context) error {
 			return err
 		}
 		j.trees = append(j.trees, t)
-		j.result.Sources = append(j.result.Sources, Source{Component: t.Component, Ref: t.Ref, Commit: t.Commit, Pristine: t.Pristine, Patched: t.Patched, From: t.From})
+		j.result.Sources = append(j.result.Sources, Source{Component: t.Component, Ref: t.Ref, Commit: t.Commit, Pristine: t.Pristine, Patched: t.Patched, From: t.From, Unpatched: t.Unpatched})
 	}
 	return j.plan()
 }
@@ -257,26 +267,10 @@ func (j *job) rel(path string) string {
 	return path
 }
 
-func (j *job) print(c run.Cmd) { fmt.Fprintln(j.opts.Commands, c) }
+// would notes a command of a dry run.
+func (j *job) would(c run.Cmd) { j.result.Commands = append(j.result.Commands, c.String()) }
 
 // dist is the folder of the preset's staged tree.
 func (j *job) dist() string { return filepath.Join(j.w.File.Root, "dist", j.preset.Name) }
 
 var errNothingStaged = errors.New("no file was installed")
-
-// countFiles tells how much a staged folder holds.
-func countFiles(dir string) (files int, bytes int64, err error) {
-	err = filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		files++
-		bytes += info.Size()
-		return nil
-	})
-	return files, bytes, err
-}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"payload/internal/cmakerun"
@@ -24,7 +25,7 @@ func (j *job) configure(ctx context.Context) error {
 			return nil
 		}
 		j.v.Say("would configure: %s", verdict.Reason)
-		j.print(cmakerun.ConfigureCmd(j.build))
+		j.would(cmakerun.ConfigureCmd(j.build))
 		return nil
 	}
 	var err error
@@ -50,7 +51,7 @@ func (j *job) configure(ctx context.Context) error {
 
 func (j *job) compile(ctx context.Context) error {
 	if j.opts.DryRun {
-		j.print(cmakerun.CompileCmd(j.build))
+		j.would(cmakerun.CompileCmd(j.build))
 		return nil
 	}
 	with := j.jobs
@@ -102,7 +103,7 @@ func (j *job) showFailure(err error) {
 // stage installs the preset's components beside the final place, describes
 // them, and puts them there at once.
 func (j *job) stage(ctx context.Context) (err error) {
-	if err := os.MkdirAll(filepath.Dir(j.dist()), 0o755); err != nil {
+	if err := j.sweep(); err != nil {
 		return fmt.Errorf("staging: %w", err)
 	}
 	fresh, err := os.MkdirTemp(filepath.Dir(j.dist()), "."+j.preset.Name+"-")
@@ -119,21 +120,29 @@ func (j *job) stage(ctx context.Context) (err error) {
 	if len(components) == 0 {
 		components = []string{""}
 	}
+	lib := filepath.Join(fresh, "lib", "payload")
 	before := 0
 	for _, c := range components {
 		if err := cmakerun.Install(ctx, j.build, c, fresh); err != nil {
 			return err
 		}
-		files, _, err := countFiles(fresh)
+		files, err := filesBelow(fresh)
 		if err != nil {
 			return fmt.Errorf("staging: %w", err)
 		}
-		if files == before {
+		if len(files) == before {
 			return fmt.Errorf("staging component %q of preset %s: %w; the project has no install rule for it", c, j.preset.Name, errNothingStaged)
 		}
-		before = files
+		before = len(files)
+		for _, f := range files {
+			if !strings.HasPrefix(f, lib+string(filepath.Separator)) {
+				return fmt.Errorf("staging component %q of preset %s: %s lies outside lib/payload, where nothing is described or verified", c, j.preset.Name, f[len(fresh)+1:])
+			}
+		}
 	}
-	lib := filepath.Join(fresh, "lib", "payload")
+	if err := j.complete(lib); err != nil {
+		return err
+	}
 	if err := j.describe(lib); err != nil {
 		return err
 	}
@@ -141,25 +150,98 @@ func (j *job) stage(ctx context.Context) (err error) {
 		return fmt.Errorf("staging: %w", err)
 	}
 	staged := filepath.Join(j.dist(), "lib", "payload")
-	if j.result.Files, j.result.Bytes, err = countFiles(staged); err != nil {
+	files, err := filesBelow(staged)
+	if err != nil {
 		return fmt.Errorf("staging: %w", err)
 	}
-	j.result.Staged = j.rel(staged)
+	for _, f := range files {
+		info, err := os.Lstat(f)
+		if err != nil {
+			return fmt.Errorf("staging: %w", err)
+		}
+		j.result.Bytes += info.Size()
+	}
+	j.result.Files, j.result.Staged = len(files), j.rel(staged)
 	j.v.Say("%d files, %s, to %s", j.result.Files, voice.Size(j.result.Bytes), j.result.Staged)
 	return nil
 }
 
-// swap puts the folder fresh where old is. Killed between its two renames, the
-// next build stages again: nothing but dist is lost.
+// sweep makes the folder of staged trees and clears what a killed build left.
+// The build folder's lock is held, so nobody else stages this preset.
+func (j *job) sweep() error {
+	dir := filepath.Dir(j.dist())
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "."+j.preset.Name+"-*"))
+	if err != nil {
+		return err
+	}
+	for _, old := range left {
+		if err := os.RemoveAll(old); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// swap puts the folder fresh where old is, and puts old back when it can't.
 func swap(fresh, old string) error {
 	gone := fresh + ".old"
-	if err := os.Rename(old, gone); err != nil && !errors.Is(err, os.ErrNotExist) {
+	had := true
+	if err := os.Rename(old, gone); errors.Is(err, os.ErrNotExist) {
+		had = false
+	} else if err != nil {
 		return err
 	}
 	if err := os.Rename(fresh, old); err != nil {
+		if had {
+			err = errors.Join(err, os.Rename(gone, old))
+		}
 		return err
 	}
 	return os.RemoveAll(gone)
+}
+
+// complete makes sure that every module that was compiled is staged. A program
+// finds its modules at run time and is quiet about one that is not there.
+func (j *job) complete(lib string) error {
+	names, err := j.reply.TargetNames()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		t, err := j.reply.Target(name)
+		if err != nil {
+			return err
+		}
+		if t.Type != "MODULE_LIBRARY" || len(t.Artefacts) == 0 {
+			continue
+		}
+		if _, err := os.Stat(t.Artefacts[0]); err != nil {
+			continue // the preset's targets don't need it
+		}
+		staged, err := filesBelow(lib)
+		if err != nil {
+			return fmt.Errorf("staging: %w", err)
+		}
+		base := filepath.Base(t.Artefacts[0])
+		if !slices.ContainsFunc(staged, func(f string) bool { return filepath.Base(f) == base }) {
+			return fmt.Errorf("staging preset %s: module %s was compiled, but no component of the preset installs it", j.preset.Name, base)
+		}
+	}
+	return nil
+}
+
+// filesBelow lists everything in dir that isn't a folder.
+func filesBelow(dir string) (files []string, err error) {
+	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files = append(files, path)
+		}
+		return err
+	})
+	return files, err
 }
 
 // describe writes payload.json for the files of lib.
@@ -183,7 +265,7 @@ func (j *job) describe(lib string) error {
 		p := j.pinned[i]
 		c := manifest.Component{
 			Name: t.Component, Ref: t.Ref, Commit: t.Commit, Build: t.Build,
-			Pristine: t.Pristine, Patched: t.Patched, Source: t.From, Unpatched: t.Unpatched,
+			Pristine: t.Pristine, Patched: t.Patched, Patches: []manifest.Patch{}, Source: t.From, Unpatched: t.Unpatched,
 			Verify: p.Component.Verify,
 		}
 		if p.Component.Target != "" {

@@ -25,6 +25,7 @@ type fake struct {
 	IgnoreTerm   bool
 	Health       int  // status, when not 200
 	WrongName    bool // of the model
+	MapModule    bool // its variant is seen in its memory
 	WrongProbs   bool
 	WrongText    bool // one letter, in completions
 	WrongChat    bool
@@ -106,6 +107,9 @@ func (f fake) main(dir string) {
 	}
 	f.losePort(dir)
 	f.printLog(f.best(dir))
+	if f.MapModule {
+		mapFile(f.best(dir))
+	}
 	if f.MapOutside != "" {
 		mapFile(f.MapOutside)
 	}

@@ -30,7 +30,7 @@ func TestAssertLog(t *testing.T) {
 		"one elsewhere":   {[]string{cpu, "layer 0 on CPU", "layer 1 on CUDA"}, "CPU", "", []string{"backend.wrong layers"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, bad := assertLog(tt.lines, patterns, tt.backend, tt.module)
+			_, bad := assertLog(tt.lines, patterns, tt.backend, tt.module, "")
 			var got []string
 			for _, p := range bad {
 				got = append(got, p.id+" "+p.what)

@@ -213,6 +213,16 @@ func TestRuntimeVariants(t *testing.T) {
 		t.Errorf("verified %+v", got)
 	}
 
+	// Some versions load before they log: what is mapped tells it then.
+	f = fake{Variants: map[string]string{"haswell": "ok", "skylakex": "ok"}, LogWithout: "load_backend", MapModule: true}
+	res, err = verifyFake(t, t.Context(), fakePayload(t, f), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Findings) != 0 || len(res.Runtime.Variants) != 2 || res.Runtime.Variants[0].Log["backend"] != "libggml-cpu-"+res.Runtime.Variants[0].Name+".so is mapped" {
+		t.Errorf("got %q, ran %+v", keys(res.Findings), res.Runtime.Variants)
+	}
+
 	// Asked for by name.
 	res, err = verifyFake(t, t.Context(), dir, func(s *sessions) { s.options.Variants = []string{"haswell", "gone"} })
 	if err != nil {

@@ -288,7 +288,8 @@ func (s *sessions) session(ctx context.Context, dir string, modules map[string]s
 	if !srv.alive() {
 		return failed, s.ended(ctx, l, srv, p, name, doing)
 	}
-	problems = append(problems, s.outside(srv)...)
+	mapped, outside := s.outside(srv)
+	problems = append(problems, outside...)
 	if err := srv.stop(); errors.Is(err, errStuck) {
 		problems = append(problems, problem{
 			id: "runtime.stuck", what: "stop", title: s.options.Program + " " + err.Error(),
@@ -297,7 +298,7 @@ func (s *sessions) session(ctx context.Context, dir string, modules map[string]s
 	} else if err != nil {
 		return failed, s.ended(ctx, l, srv, p, name, "stopping")
 	}
-	lines, bad := assertLog(srv.log.lines(), s.kind.log, s.backend(), moduleBase(modules, name)) // complete only now
+	lines, bad := assertLog(srv.log.lines(), s.kind.log, s.backend(), moduleBase(modules, name), s.variantFile(mapped)) // complete only now
 	for name, line := range lines {
 		lines[name] = strings.ReplaceAll(line, s.temp+"/", "")
 	}
@@ -351,7 +352,8 @@ func inVariant(name string) string {
 	return " (variant " + name + ")"
 }
 
-// loaded tells from the log which variant the program chose.
+// loaded tells from the log, or from its memory, which variant the program
+// chose.
 func (s *sessions) loaded(srv *server) string {
 	for _, p := range s.kind.log {
 		i := p.re.SubexpIndex(groupModule)
@@ -366,7 +368,11 @@ func (s *sessions) loaded(srv *server) string {
 			}
 		}
 	}
-	return ""
+	files, err := mappedFiles(srv.proc.PID())
+	if err != nil {
+		return "" // it has ended, or this system can't tell
+	}
+	return s.variantOf(s.variantFile(files))
 }
 
 // exercise runs the checks until they are through or the program is gone. It
@@ -411,13 +417,12 @@ func fewer(bad []problem) []problem {
 
 // outside reports files that the program has mapped and that a user's machine
 // does not have.
-func (s *sessions) outside(srv *server) []problem {
+func (s *sessions) outside(srv *server) (files []string, bad []problem) {
 	files, err := mappedFiles(srv.proc.PID())
 	if err != nil {
-		return []problem{{id: "runtime.maps", what: "maps", title: "what the program has mapped can't be read", detail: err.Error()}}
+		return nil, []problem{{id: "runtime.maps", what: "maps", title: "what the program has mapped can't be read", detail: err.Error()}}
 	}
 	sys := platforms["linux"]
-	var bad []problem
 	for _, f := range files {
 		if strings.HasPrefix(f, s.temp+"/") || sys.allowsMapped(f) {
 			continue
@@ -427,5 +432,21 @@ func (s *sessions) outside(srv *server) []problem {
 			detail: "it lies neither in the payload's copy nor among the declared system files",
 		})
 	}
-	return bad
+	return files, bad
+}
+
+// variantFile is the base name of the variant's module among mapped files;
+// empty when there is none, or when nobody can tell which of several is used.
+func (s *sessions) variantFile(files []string) string {
+	found := ""
+	for _, f := range files {
+		if !strings.HasPrefix(f, s.temp+"/") || s.variantOf(path.Base(f)) == "" {
+			continue
+		}
+		if found != "" && found != path.Base(f) {
+			return ""
+		}
+		found = path.Base(f)
+	}
+	return found
 }

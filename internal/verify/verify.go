@@ -87,7 +87,10 @@ func (r *Result) Verified() *manifest.Verified {
 	if r.Runtime == nil {
 		return v
 	}
-	v.Kind, v.Version, v.Skipped = r.Runtime.Kind, r.Runtime.Version, r.Runtime.Skipped
+	v.Version, v.Skipped = r.Runtime.Version, r.Runtime.Skipped
+	if r.Runtime.Requests > 0 {
+		v.Kind = r.Runtime.Kind
+	}
 	for _, ran := range r.Runtime.Variants {
 		if ran.Name != "" && ran.Requests > 0 {
 			v.Variants = append(v.Variants, ran.Name)
@@ -95,6 +98,19 @@ func (r *Result) Verified() *manifest.Verified {
 	}
 	slices.Sort(v.Variants)
 	return v
+}
+
+// Proven says in words what a result without an error has shown.
+func (r *Result) Proven() string {
+	switch {
+	case r.Runtime == nil:
+		return "files checked, nothing was run"
+	case r.Runtime.Requests == 0 && len(r.Runtime.Skipped) > 0:
+		return "files checked; not run: " + r.Runtime.Skipped[0].Reason
+	case r.Runtime.Requests == 0:
+		return "files checked; not run"
+	}
+	return fmt.Sprintf("files checked, %d requests answered as expected", r.Runtime.Requests)
 }
 
 // FolderError is a path that can't hold a payload.

@@ -163,28 +163,39 @@ func (w *Workspace) CheckSeries(ctx context.Context, p Pinned, ref string) (patc
 func (w *Workspace) request(p Pinned) source.Request {
 	return source.Request{
 		File: w.File, Component: p.Component, Ref: p.Ref, Entry: p.Entry,
-		Override: w.override(p.Component), Kinds: w.opts.Kinds,
+		Override: w.Override(p.Component), Kinds: w.opts.Kinds,
 		AllowUnpatched: w.opts.AllowUnpatched, Repair: w.opts.Repair, Tell: w.opts.Tell,
 	}
 }
 
-func (w *Workspace) override(c config.Component) string {
+// Override is the folder that is used as c's source in place of all others;
+// empty for none.
+func (w *Workspace) Override(c config.Component) string {
 	if dir := w.opts.Overrides[c.Name]; dir != "" {
 		return dir
 	}
 	return os.Getenv("PAYLOAD_SOURCE_" + c.Var())
 }
 
-// Depends lists the files, absolute, whose change calls for another tree.
+// Depends lists what calls for another tree when it changes, absolute: files,
+// and the folder of the patches, which ends in a slash and need not be there.
 func (w *Workspace) Depends(p Pinned) []string {
 	files := []string{filepath.Join(w.File.Root, config.FileName), w.File.Abs(p.Component.Pin)}
-	if p.Entry != nil {
-		files = append(files, filepath.Join(w.File.Root, pin.LockName))
+	if lock := filepath.Join(w.File.Root, pin.LockName); fileExists(lock) {
+		files = append(files, lock)
+	}
+	if p.Component.Patches != "" {
+		files = append(files, w.File.Abs(p.Component.Patches)+"/")
 	}
 	for _, f := range p.Series.Patches {
 		files = append(files, filepath.Join(p.Series.Dir, f.File))
 	}
 	return files
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // Sharing lists the components that a CMake project is given the trees of.
@@ -197,9 +208,6 @@ func (w *Workspace) Sharing(project string) []config.Component {
 	}
 	return found
 }
-
-// Projects lists the CMake projects of the repository, in the file's order.
-func (w *Workspace) Projects() []string { return Projects(w.File) }
 
 // Projects lists the CMake projects that payload.yaml names.
 func Projects(f *config.File) []string {
