@@ -13,15 +13,25 @@ import (
 // reaches its children too and reaches them once.
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-func trace(cmd *exec.Cmd) { cmd.SysProcAttr.Ptrace = true }
+func trace(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Ptrace = true
+}
 
 func interruptGroup(cmd *exec.Cmd) { signalGroup(cmd, syscall.SIGINT) }
 func terminateGroup(cmd *exec.Cmd) { signalGroup(cmd, syscall.SIGTERM) }
 func killGroup(cmd *exec.Cmd)      { signalGroup(cmd, syscall.SIGKILL) }
 
 func signalGroup(cmd *exec.Cmd, sig syscall.Signal) {
-	if cmd.Process != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, sig) // gone already: nothing to do
+	// A child that is gone already needs nothing.
+	switch {
+	case cmd.Process == nil:
+	case cmd.SysProcAttr != nil && cmd.SysProcAttr.Setpgid:
+		_ = syscall.Kill(-cmd.Process.Pid, sig)
+	default: // its group is ours
+		_ = cmd.Process.Signal(sig)
 	}
 }
 

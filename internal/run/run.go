@@ -30,7 +30,14 @@ type Cmd struct {
 	// stops before its first instruction. Only where internal/verify looks for
 	// the place of a crash; the caller must hold its thread and drive the child.
 	Traced bool
-	Stdin  io.Reader
+	// Foreground leaves the child in the caller's process group, so that it may
+	// read the terminal, as sudo does for a password. It gets the terminal's own
+	// interrupt; when ctx ends it's only waited for, and killed after Grace.
+	Foreground bool
+	// Expendable says that the child has nothing to put in order: when this
+	// process is killed, the child is killed too (on Linux) and not asked.
+	Expendable bool
+	Stdin      io.Reader
 	// Stdout and Stderr receive the output while the process runs. Where one
 	// is nil, that stream is kept in Result instead.
 	Stdout io.Writer
@@ -120,12 +127,17 @@ func Start(ctx context.Context, c Cmd) (*Process, error) {
 		// One writer means one pipe, which keeps the order of the lines.
 		cmd.Stdout = cmd.Stderr
 	}
-	ownGroup(cmd)
+	if !c.Foreground {
+		ownGroup(cmd)
+		endWithParent(cmd, c.Expendable)
+	}
 	if c.Traced {
 		trace(cmd)
 	}
 	cmd.Cancel = func() error {
-		interruptGroup(cmd)
+		if !c.Foreground {
+			interruptGroup(cmd)
+		}
 		go func() {
 			select {
 			case <-p.done:
@@ -139,13 +151,18 @@ func Start(ctx context.Context, c Cmd) (*Process, error) {
 	p.cmd = cmd
 	p.started = time.Now()
 	p.echo.before(c)
-	if err := cmd.Start(); err != nil {
+	begin := startLasting
+	if c.Traced {
+		begin = (*exec.Cmd).Start // the caller's thread is the tracer
+	}
+	if err := begin(cmd); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", c.Args[0], err)
 	}
 	return p, nil
 }
 
-// PID is the process id, which is also its process group.
+// PID is the process id, which is also its process group unless the child is
+// in the foreground.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Stop interrupts the process group and, after grace, kills it. Wait still has
@@ -213,7 +230,7 @@ func (e *ExitError) Error() string {
 	if len(e.Args) > 1 && !strings.HasPrefix(e.Args[1], "-") {
 		name += " " + e.Args[1]
 	}
-	if line := lastLines(e.Stderr, 3); line != "" {
+	if line := reason(e.Stderr, 3); line != "" {
 		return fmt.Sprintf("%s: %s: %s", name, how, line)
 	}
 	return fmt.Sprintf("%s: %s", name, how)
@@ -250,15 +267,30 @@ func sameWriter(a, b io.Writer) (same bool) {
 	return a == b
 }
 
-func lastLines(text string, n int) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	if len(lines) > n {
-		lines = lines[len(lines)-n:]
+// reason gives the lines of stderr that tell why, n at most: the first that
+// name an error, else the last ones. Advice often follows an error, and what
+// follows from an error is longer than it.
+func reason(stderr string, n int) string {
+	var lines, errs []string
+	for line := range strings.FieldsFuncSeq(stderr, func(r rune) bool { return r == '\n' || r == '\r' }) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		lines = append(lines, line)
+		if namesError(line) {
+			errs = append(errs, line)
+		}
 	}
-	for i := range lines {
-		lines[i] = strings.TrimSpace(lines[i])
+	if len(errs) > 0 {
+		return strings.Join(errs[:min(n, len(errs))], "; ")
 	}
-	return strings.Join(lines, "; ")
+	return strings.Join(lines[max(0, len(lines)-n):], "; ")
+}
+
+func namesError(line string) bool {
+	return strings.HasPrefix(line, "fatal:") || strings.HasPrefix(line, "error:") ||
+		strings.Contains(line, " error:") || strings.Contains(line, "ERROR:")
 }
 
 // tailWriter keeps the last tailSize bytes written to it.

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -45,6 +47,64 @@ func TestExitError(t *testing.T) {
 	_, err = Do(t.Context(), Cmd{Args: []string{"sh", "-c", "kill -ILL $$"}})
 	if !errors.As(err, &exit) || exit.Signal != "SIGILL" || exit.Code != -1 {
 		t.Errorf("%#v", err)
+	}
+}
+
+// What went wrong stands before advice and before what followed from it.
+func TestReason(t *testing.T) {
+	for name, tt := range map[string]struct{ stderr, want string }{
+		"git":      {"ERROR: Repository not found.\nfatal: Could not read from remote repository.\n\nPlease make sure you have the correct access rights\nand the repository exists.\n", "ERROR: Repository not found.; fatal: Could not read from remote repository."},
+		"progress": {"Receiving objects:  10%\rReceiving objects:  20%\rfatal: early EOF\nbye\n", "fatal: early EOF"},
+		"compiler": {"In file included from a.c:1:\nb.h:2:1: error: unknown type\n  2 | x\n    | ^\n", "b.h:2:1: error: unknown type"},
+		"many":     {"error: 1\nerror: 2\nerror: 3\nerror: 4\n", "error: 1; error: 2; error: 3"},
+		"none":     {"one\n\ntwo\nthree\nfour\n\n", "two; three; four"},
+		"silent":   {"", ""},
+	} {
+		if got := reason(tt.stderr, 3); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// A child in a group of its own is stopped when it reads the terminal.
+func TestForeground(t *testing.T) {
+	for _, foreground := range []bool{false, true} {
+		res, err := Do(t.Context(), Cmd{Args: []string{"sh", "-c", `cat; ps -o pgid= -p $$`}, Stdin: strings.NewReader("typed "), Foreground: foreground})
+		group := strconv.Itoa(syscall.Getpgrp())
+		if words := strings.Fields(string(res.Stdout)); err != nil || len(words) != 2 || words[0] != "typed" || (words[1] == group) != foreground {
+			t.Errorf("foreground %v: %q, %v; this group is %s", foreground, res.Stdout, err, group)
+		}
+	}
+}
+
+// The terminal interrupts a child in the foreground; a second signal from here
+// could make it give up what it is putting in order.
+func TestForegroundIsLeftToTheTerminal(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	marker := t.TempDir() + "/ended"
+	p, err := Start(ctx, Cmd{Args: []string{"sh", "-c", "trap 'exit 9' INT TERM; sleep 0.3; echo done >" + marker}, Foreground: true, Grace: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	cancel()
+	if _, err := p.Wait(); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(marker); err != nil {
+		t.Errorf("it did not come to its end: %v", err)
+	}
+	// One that ignores it is killed, alone: this test is in the same group.
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	if p, err = Start(ctx, Cmd{Args: []string{"sleep", "60"}, Foreground: true, Grace: 50 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	cancel()
+	if _, err := p.Wait(); !errors.Is(err, context.Canceled) || time.Since(begun) > 10*time.Second {
+		t.Errorf("%v after %s", err, time.Since(begun))
 	}
 }
 

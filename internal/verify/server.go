@@ -134,7 +134,7 @@ func (l launch) command(args, env []string, fill *strings.Replacer, out *tape) r
 	c := run.Cmd{
 		Dir: l.home, Args: []string{filepath.Join(l.dir, filepath.FromSlash(l.program))},
 		Env:     append([]string{}, minimalEnv(l.home)...),
-		OnlyEnv: true, Stdout: out, Stderr: out,
+		OnlyEnv: true, Expendable: true, Stdout: out, Stderr: out,
 	}
 	for _, a := range args {
 		c.Args = append(c.Args, fill.Replace(a))
