@@ -485,6 +485,55 @@ func TestForeignFoldersAreNotDeleted(t *testing.T) {
 	}
 }
 
+// A copy of a checkout brings a build folder that compiles the original's files.
+func TestCopiedCheckoutIsBuiltFromItsOwnFiles(t *testing.T) {
+	t.Parallel()
+	dir := tree(t, projectFixture)
+	b := fixtureIn(t, dir, "plain")
+	configure(t, b)
+	compile(t, b)
+
+	other := filepath.Join(t.TempDir(), "copy")
+	mustRun(t, "cp", "-a", dir, other)
+	c := fixtureIn(t, other, "plain")
+	c.Sources[0].Tree = b.Sources[0].Tree // both use one store
+	testkit.Write(t, filepath.Join(c.SourceDir(), "app.c"), "#include <stdio.h>\nint main(void) { puts(\"the copy\"); return 0; }\n")
+	if got := configure(t, c).Verdict; got != (Verdict{Recreate, "the build folder was made for " + b.SourceDir()}) {
+		t.Errorf("%+v", got)
+	}
+	compile(t, c)
+	if out := mustRun(t, filepath.Join(c.BinaryDir, "app")); out != "the copy\n" {
+		t.Errorf("it prints %q", out)
+	}
+	if got := Check(b); got.Action != Keep {
+		t.Errorf("the original: %+v", got)
+	}
+
+	// Moved, after a configure that was not ours: nothing marks the folder.
+	moved := filepath.Join(t.TempDir(), "moved")
+	if err := os.Rename(dir, moved); err != nil {
+		t.Fatal(err)
+	}
+	m := fixtureIn(t, moved, "plain")
+	for _, name := range []string{".cmake", stampName} {
+		if err := os.RemoveAll(filepath.Join(m.BinaryDir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := configure(t, m).Verdict.Action; got != Recreate {
+		t.Errorf("moved: %v", got)
+	}
+
+	// By another path to the same folder nothing changes.
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(moved, link); err != nil {
+		t.Fatal(err)
+	}
+	if got := placeDiffers(nil, fixtureIn(t, link, "plain")); got != "" {
+		t.Errorf("through a link: %s", got)
+	}
+}
+
 func TestWrongPresetsFailBeforeCompiling(t *testing.T) {
 	dir := tree(t, projectFixture)
 	fails := func(preset string) error {

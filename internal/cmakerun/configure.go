@@ -192,18 +192,48 @@ func mayClear(b Build) error {
 	if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(apiDir), "query", apiClient)); err == nil {
 		return nil
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "CMakeCache.txt"))
-	if err != nil {
+	switch source, binary := madeFor(dir); {
+	case source == "" && binary == "":
 		return &FolderError{Dir: dir, Why: "it is not empty and no build folder"}
+	case samePlace(source, b.SourceDir()), copied(b, source, binary):
+		return nil
 	}
-	home := cacheHome.FindSubmatch(text)
-	if home == nil || !sameFile(string(home[1]), b.SourceDir()) {
-		return &FolderError{Dir: dir, Why: "it is the build folder of another project"}
-	}
-	return nil
+	return &FolderError{Dir: dir, Why: "it is the build folder of another project"}
 }
 
-var cacheHome = regexp.MustCompile(`(?m)^CMAKE_HOME_DIRECTORY:INTERNAL=(.*?)\r?$`)
+// copied says whether the cache came here with a copy of the whole checkout:
+// it was made elsewhere, at the same place beside a project.
+func copied(b Build, source, binary string) bool {
+	was, err1 := filepath.Rel(filepath.FromSlash(source), filepath.FromSlash(binary))
+	is, err2 := filepath.Rel(b.SourceDir(), b.BinaryDir)
+	return err1 == nil && err2 == nil && was == is && !samePlace(binary, b.BinaryDir)
+}
+
+var (
+	cacheHome = regexp.MustCompile(`(?m)^CMAKE_HOME_DIRECTORY:INTERNAL=(.*?)\r?$`)
+	cacheDir  = regexp.MustCompile(`(?m)^CMAKE_CACHEFILE_DIR:INTERNAL=(.*?)\r?$`)
+)
+
+// madeFor reads from CMake's cache which project's folder was configured into
+// which folder; both are empty without a cache.
+func madeFor(dir string) (source, binary string) {
+	text, err := os.ReadFile(filepath.Join(dir, "CMakeCache.txt"))
+	if err != nil {
+		return "", ""
+	}
+	if m := cacheHome.FindSubmatch(text); m != nil {
+		source = string(m[1])
+	}
+	if m := cacheDir.FindSubmatch(text); m != nil {
+		binary = string(m[1])
+	}
+	return source, binary
+}
+
+// samePlace says whether both paths lead to one folder, or are one path.
+func samePlace(a, b string) bool {
+	return filepath.Clean(filepath.FromSlash(a)) == filepath.Clean(b) || sameFile(a, b)
+}
 
 func sameFile(a, b string) bool {
 	x, err1 := os.Stat(a)

@@ -278,7 +278,7 @@ func Check(b Build) Verdict {
 		return Verdict{Recreate, "the build stamp cannot be read: " + err.Error()}
 	}
 	for _, compare := range []func(*stamp, Build) string{
-		presetDiffers, sourcesDiffer, variablesDiffer, cmakeDiffers, compilersDiffer, cacheDiffers,
+		placeDiffers, presetDiffers, sourcesDiffer, variablesDiffer, cmakeDiffers, compilersDiffer, cacheDiffers,
 	} {
 		if why := compare(s, b); why != "" {
 			return Verdict{Recreate, why}
@@ -293,6 +293,21 @@ func Check(b Build) Verdict {
 		return Verdict{Refresh, why}
 	}
 	return Verdict{}
+}
+
+// placeDiffers finds a folder that was copied or moved here from another
+// checkout, whose files the build tool would go on to compile.
+func placeDiffers(_ *stamp, b Build) string {
+	source, binary := madeFor(b.BinaryDir)
+	switch {
+	case source == "" && binary == "":
+		return "" // no cache, which is told below
+	case !samePlace(source, b.SourceDir()):
+		return "the build folder was made for " + source
+	case !samePlace(binary, b.BinaryDir):
+		return "the build folder was made as " + binary
+	}
+	return ""
 }
 
 func presetDiffers(s *stamp, b Build) string {
