@@ -6,15 +6,14 @@ import (
 )
 
 // Vendor is what presets say to this tool, under "vendor": {"payload": {…}}.
-// Each key is inherited on its own. Keys that are not listed here are kept in
-// Other, for whoever reads them.
+// Each key is inherited on its own. Other keys are somebody else's and passed
+// over.
 type Vendor struct {
 	Components []string // install components that are staged
 	Targets    []string // what is compiled; empty means everything
 	Backends   []string // what a running payload must show
 	Tools      []Tool   // what the preset needs on the machine
 	ReadBy     []string // variables that the project reads only on other machines
-	Other      map[string]json.RawMessage
 }
 
 // Tool is a program that a preset needs.
@@ -37,7 +36,7 @@ func payloadOf(raw *rawPreset) (map[string]json.RawMessage, error) {
 }
 
 func decodeVendor(keys map[string]json.RawMessage) (Vendor, error) {
-	v := Vendor{Other: map[string]json.RawMessage{}}
+	var v Vendor
 	known := map[string]any{
 		"components": &v.Components,
 		"targets":    &v.Targets,
@@ -48,7 +47,6 @@ func decodeVendor(keys map[string]json.RawMessage) (Vendor, error) {
 	for key, text := range keys {
 		into, ok := known[key]
 		if !ok {
-			v.Other[key] = text
 			continue
 		}
 		if err := json.Unmarshal(text, into); err != nil {

@@ -85,11 +85,12 @@ func VarName(name string) string {
 
 var notVar = regexp.MustCompile(`[^A-Z0-9]`)
 
-// MirrorsOf lists the mirrors that hold ref.
+// MirrorsOf lists the mirrors that hold ref, by name or, where ref is a full
+// commit, by commit.
 func (c Component) MirrorsOf(ref string) []Mirror {
 	var found []Mirror
 	for _, m := range c.Mirrors {
-		if m.Ref == ref {
+		if m.Ref == ref || IsObjectID(ref) && m.Commit == ref {
 			found = append(found, m)
 		}
 	}
@@ -185,16 +186,16 @@ func parse(data []byte) (*File, error) {
 		return nil, errors.New(yaml.FormatError(err, false, true))
 	}
 	if doc.Version != 1 {
-		return nil, at(tree, "$.version", "version %d is not known; this payload reads version 1", doc.Version)
+		return nil, At(tree, "$.version", "version %d is not known; this payload reads version 1", doc.Version)
 	}
 	if len(doc.Components) == 0 {
-		return nil, at(tree, "$", "no components")
+		return nil, At(tree, "$", "no components")
 	}
 	f := &File{Version: doc.Version}
 	for _, item := range doc.Components {
 		name, ok := item.Key.(string)
 		if !ok || !validName.MatchString(name) {
-			return nil, at(tree, "$.components", "component name %v: letters, digits, dots, dashes and underscores only", item.Key)
+			return nil, At(tree, "$.components", "component name %v: letters, digits, dots, dashes and underscores only", item.Key)
 		}
 		where := "$.components.'" + name + "'"
 		c := Component{Name: name}
@@ -217,7 +218,7 @@ func parse(data []byte) (*File, error) {
 	seen := map[string]string{}
 	for _, c := range f.Components {
 		if other, dup := seen[c.Var()]; dup {
-			return nil, at(tree, "$.components", "components %s and %s share the variable prefix %s", other, c.Name, c.Var())
+			return nil, At(tree, "$.components", "components %s and %s share the variable prefix %s", other, c.Name, c.Var())
 		}
 		seen[c.Var()] = c.Name
 	}
@@ -226,21 +227,28 @@ func parse(data []byte) (*File, error) {
 
 var (
 	validName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
-	fullCommit  = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+	objectID    = regexp.MustCompile(`^[0-9a-f]{40}$`)
 	hexSHA256   = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	nameVersion = regexp.MustCompile(`^[A-Za-z0-9._-]+==[A-Za-z0-9.+_-]+$`)
 )
 
+// IsObjectID says whether text is a full git id, of a commit or a tree. The
+// private repositories hold SHA-1 objects, so longer ids can't be had.
+func IsObjectID(text string) bool { return objectID.MatchString(text) }
+
+// IsSHA256 says whether text is a SHA-256 in lower-case hexadecimal.
+func IsSHA256(text string) bool { return hexSHA256.MatchString(text) }
+
 func (c Component) check(tree *ast.File, where string) error {
 	if c.Pin == "" {
-		return at(tree, where, "component %s has no pin: the file that holds its ref", c.Name)
+		return At(tree, where, "component %s has no pin: the file that holds its ref", c.Name)
 	}
 	if c.Upstream == "" {
-		return at(tree, where, "component %s has no upstream: a URL or a path", c.Name)
+		return At(tree, where, "component %s has no upstream: a URL or a path", c.Name)
 	}
 	for key, path := range map[string]string{"pin": c.Pin, "patches": c.Patches, "project": c.Project} {
 		if path != "" && !filepath.IsLocal(filepath.FromSlash(path)) {
-			return at(tree, where+"."+key, "%s of component %s must lie below %s: %s", key, c.Name, FileName, path)
+			return At(tree, where+"."+key, "%s of component %s must lie below %s: %s", key, c.Name, FileName, path)
 		}
 	}
 	for i, m := range c.Mirrors {
@@ -250,7 +258,7 @@ func (c Component) check(tree *ast.File, where string) error {
 			if key != "" {
 				place += "." + key
 			}
-			return at(tree, place, "%s", prefix+fmt.Sprintf(format, args...))
+			return At(tree, place, "%s", prefix+fmt.Sprintf(format, args...))
 		}
 		kinds := 0
 		for _, v := range []string{m.PyPI, m.Crate, m.Archive} {
@@ -263,9 +271,9 @@ func (c Component) check(tree *ast.File, where string) error {
 			return at("", "no ref")
 		case kinds != 1:
 			return at("", "exactly one of pypi, crate and archive must be given")
-		case m.Commit != "" && !fullCommit.MatchString(m.Commit):
+		case m.Commit != "" && !IsObjectID(m.Commit):
 			return at("commit", "commit %q is not a full commit id", m.Commit)
-		case m.SHA256 != "" && !hexSHA256.MatchString(m.SHA256):
+		case m.SHA256 != "" && !IsSHA256(m.SHA256):
 			return at("sha256", "sha256 %q is not 64 hexadecimal digits", m.SHA256)
 		case m.Kind() != "archive" && m.SHA256 == "":
 			return at("", "%s needs its sha256", m.ID())
@@ -280,8 +288,8 @@ func (c Component) check(tree *ast.File, where string) error {
 	return nil
 }
 
-// at is an error with the line and column of a YAML path.
-func at(tree *ast.File, where, format string, args ...any) error {
+// At is an error with the line and column of a YAML path.
+func At(tree *ast.File, where, format string, args ...any) error {
 	text := fmt.Sprintf(format, args...)
 	if path, err := yaml.PathString(where); err == nil {
 		if node, err := path.FilterFile(tree); err == nil && node != nil {

@@ -52,6 +52,12 @@ func TestLoad(t *testing.T) {
 	if m := c.MirrorsOf("b1"); len(m) != 1 || m[0].ID() != "pypi:toy==1.0" {
 		t.Errorf("mirrors of b1: %+v", m)
 	}
+	if m := c.MirrorsOf("0c1e57098bba43ac29e6e3b677cdceebdd22334f"); len(m) != 1 || m[0].ID() != "pypi:toy==1.0" {
+		t.Errorf("mirrors of a commit: %+v", m)
+	}
+	if m := c.MirrorsOf(""); len(m) != 0 {
+		t.Errorf("mirrors of nothing: %+v", m)
+	}
 	if m := c.MirrorsOf("b2"); len(m) != 1 || m[0].ID() != "archive:../toy" || m[0].Kind() != "archive" {
 		t.Errorf("mirrors of b2: %+v", m)
 	}
@@ -70,6 +76,7 @@ func TestMistakes(t *testing.T) {
 		"no upstream":   {"    upstream: ../upstream\n", "", "component toy.cpp has no upstream"},
 		"outside":       {"patches: patches", "patches: ../patches", "[6:14] patches of component toy.cpp must lie below"},
 		"short commit":  {"0c1e57098bba43ac29e6e3b677cdceebdd22334f", "0c1e570", `"0c1e570" is not a full commit id`},
+		"long commit":   {"0c1e57098bba43ac29e6e3b677cdceebdd22334f", strings.Repeat("a", 64), "is not a full commit id"},
 		"bad digest":    {"832db06990", "XXX", "is not 64 hexadecimal digits"},
 		"no digest":     {", sha256: 832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e", "", "pypi:toy==1.0 needs its sha256"},
 		"two kinds":     {"pypi: toy==1.0", "pypi: toy==1.0, crate: toy==1.0", "exactly one of pypi, crate and archive"},

@@ -213,16 +213,6 @@ func (r Repo) Checkout(ctx context.Context, tree, dir, index string) error {
 	return nil
 }
 
-// Refresh rereads the stat data of every file of dir into index, for after
-// permissions or places changed.
-func (r Repo) Refresh(ctx context.Context, dir, index string) error {
-	_, err := r.Do(ctx, Call{Index: index, WorkTree: dir, Args: []string{"update-index", "-q", "--really-refresh"}})
-	if err != nil {
-		return fmt.Errorf("refreshing the index of %s: %w", dir, err)
-	}
-	return nil
-}
-
 // Changed lists the files of dir that differ from tree: changed, missing, or
 // extra ones (ignored files, a .git and empty folders too). index must describe
 // tree; a stat that did not change is trusted, ctime included, so a name listed

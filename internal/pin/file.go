@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"payload/internal/atomicfile"
+	"payload/internal/config"
 )
 
 // LockName is the lock's file name, beside payload.yaml.
@@ -55,13 +56,13 @@ func parseLock(data []byte) (*Lock, error) {
 		return nil, errors.New(yaml.FormatError(err, false, true))
 	}
 	if doc.Version != 1 {
-		return nil, at(tree, "$.version", "version %d is not known; this payload reads version 1", doc.Version)
+		return nil, config.At(tree, "$.version", "version %d is not known; this payload reads version 1", doc.Version)
 	}
 	seen := map[[2]string]bool{}
 	for i, e := range doc.Entries {
 		where := fmt.Sprintf("$.entries[%d]", i)
 		if seen[[2]string{e.Component, e.Ref}] {
-			return nil, at(tree, where, "%s %s is listed twice", e.Component, e.Ref)
+			return nil, config.At(tree, where, "%s %s is listed twice", e.Component, e.Ref)
 		}
 		seen[[2]string{e.Component, e.Ref}] = true
 		if err := e.check(tree, where); err != nil {
@@ -74,17 +75,17 @@ func parseLock(data []byte) (*Lock, error) {
 func (e Entry) check(tree *ast.File, where string) error {
 	switch {
 	case e.Component == "":
-		return at(tree, where, "an entry without component")
+		return config.At(tree, where, "an entry without component")
 	case e.Ref == "":
-		return at(tree, where, "the entry of %s has no ref", e.Component)
-	case e.Commit != "" && !fullCommit.MatchString(e.Commit):
-		return at(tree, where+".commit", "commit %q of %s %s is not a full commit id", e.Commit, e.Component, e.Ref)
+		return config.At(tree, where, "the entry of %s has no ref", e.Component)
+	case e.Commit != "" && !config.IsObjectID(e.Commit):
+		return config.At(tree, where+".commit", "commit %q of %s %s is not a full commit id", e.Commit, e.Component, e.Ref)
 	case len(e.Sources) == 0:
-		return at(tree, where, "%s %s has no source", e.Component, e.Ref)
+		return config.At(tree, where, "%s %s has no source", e.Component, e.Ref)
 	}
 	for i, p := range e.Patches {
-		if p.File == "" || !hexSHA256.MatchString(p.SHA256) {
-			return at(tree, fmt.Sprintf("%s.patches[%d]", where, i), "patch %d of %s %s needs a file and 64 hexadecimal digits of sha256", i+1, e.Component, e.Ref)
+		if p.File == "" || !config.IsSHA256(p.SHA256) {
+			return config.At(tree, fmt.Sprintf("%s.patches[%d]", where, i), "patch %d of %s %s needs a file and 64 hexadecimal digits of sha256", i+1, e.Component, e.Ref)
 		}
 	}
 	from := map[string]bool{}
@@ -92,29 +93,17 @@ func (e Entry) check(tree *ast.File, where string) error {
 		here := fmt.Sprintf("%s.sources[%d]", where, i)
 		switch {
 		case s.From == "":
-			return at(tree, here, "source %d of %s %s does not say where it is from", i+1, e.Component, e.Ref)
+			return config.At(tree, here, "source %d of %s %s does not say where it is from", i+1, e.Component, e.Ref)
 		case from[s.From]:
-			return at(tree, here, "%s is listed twice for %s %s", s.From, e.Component, e.Ref)
-		case !fullCommit.MatchString(s.Pristine):
-			return at(tree, here, "pristine %q is not a tree id", s.Pristine)
-		case !fullCommit.MatchString(s.Patched):
-			return at(tree, here, "patched %q is not a tree id", s.Patched)
+			return config.At(tree, here, "%s is listed twice for %s %s", s.From, e.Component, e.Ref)
+		case !config.IsObjectID(s.Pristine):
+			return config.At(tree, here, "pristine %q is not a tree id", s.Pristine)
+		case !config.IsObjectID(s.Patched):
+			return config.At(tree, here, "patched %q is not a tree id", s.Patched)
 		}
 		from[s.From] = true
 	}
 	return nil
-}
-
-// at is an error with the line and column of a YAML path.
-func at(tree *ast.File, where, format string, args ...any) error {
-	text := fmt.Sprintf(format, args...)
-	if path, err := yaml.PathString(where); err == nil {
-		if node, err := path.FilterFile(tree); err == nil && node != nil {
-			pos := node.GetToken().Position
-			return fmt.Errorf("[%d:%d] %s", pos.Line, pos.Column, text)
-		}
-	}
-	return errors.New(text)
 }
 
 // Save writes root's payload.lock in the order that l has; see Sort.

@@ -102,12 +102,12 @@ func TestAsk(t *testing.T) {
 			}
 		}
 	}
-	_, err := Resolve(t.Context(), up.Dir, "b2", time.Minute)
+	_, err := Ask(t.Context(), up.Dir, "b2", time.Minute)
 	var noRef *NoRefError
 	if !errors.As(err, &noRef) || noRef.Ref != "b2" {
 		t.Errorf("a ref that isn't there: %v", err)
 	}
-	_, err = Resolve(t.Context(), filepath.Join(up.Dir, "nowhere"), "b1", time.Minute)
+	_, err = Ask(t.Context(), filepath.Join(up.Dir, "nowhere"), "b1", time.Minute)
 	var away *UnreachableError
 	if !errors.As(err, &away) {
 		t.Errorf("a repository that isn't there: %v", err)
@@ -121,7 +121,7 @@ func TestAskGivesUpOnSilence(t *testing.T) {
 	}
 	defer silent.Close()
 	started := time.Now()
-	_, err = Resolve(t.Context(), "http://"+silent.Addr().String()+"/x", "b1", 300*time.Millisecond)
+	_, err = Ask(t.Context(), "http://"+silent.Addr().String()+"/x", "b1", 300*time.Millisecond)
 	var away *UnreachableError
 	if !errors.As(err, &away) || !strings.Contains(err.Error(), "no answer within 300ms") {
 		t.Errorf("got %v", err)
@@ -131,7 +131,7 @@ func TestAskGivesUpOnSilence(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = Resolve(ctx, "http://"+silent.Addr().String()+"/x", "b1", time.Minute)
+	_, err = Ask(ctx, "http://"+silent.Addr().String()+"/x", "b1", time.Minute)
 	if !errors.Is(err, context.Canceled) || errors.As(err, &away) {
 		t.Errorf("after a cancel: %v", err)
 	}

@@ -17,8 +17,6 @@ var (
 	buildRef    = regexp.MustCompile(`^b([0-9]{1,9})$`)
 	versionRef  = regexp.MustCompile(`^v?[0-9]+(\.[0-9]+)*([-+][0-9A-Za-z.+-]+)?$`)
 	anyHex      = regexp.MustCompile(`^[0-9a-fA-F]+$`)
-	fullCommit  = regexp.MustCompile(`^[0-9a-f]{40}$`)
-	hexSHA256   = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	allowedRef  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/+@=-]*$`)
 	shortestHex = 7 // what git abbreviates to at least
 )
@@ -46,7 +44,7 @@ func CheckRef(ref string) error {
 		return fmt.Errorf("is empty; it must hold a tag, a branch or a full commit")
 	case strings.ContainsAny(ref, " \t\r\n"):
 		return fmt.Errorf("%q holds spaces; one ref alone is wanted", ref)
-	case anyHex.MatchString(ref) && len(ref) >= shortestHex && !fullCommit.MatchString(ref):
+	case anyHex.MatchString(ref) && len(ref) >= shortestHex && !config.IsObjectID(ref):
 		return fmt.Errorf("%q looks like an abbreviated commit; give all 40 digits in lower case, or a tag", ref)
 	case !allowedRef.MatchString(ref), strings.Contains(ref, ".."), strings.Contains(ref, "@{"),
 		strings.Contains(ref, "//"), strings.HasSuffix(ref, "/"), strings.HasSuffix(ref, "."), strings.HasSuffix(ref, ".lock"):
@@ -54,9 +52,6 @@ func CheckRef(ref string) error {
 	}
 	return nil
 }
-
-// IsCommit says whether ref is a full commit id.
-func IsCommit(ref string) bool { return fullCommit.MatchString(ref) }
 
 // BuildNumber is the number of a build tag: 11312 for b11312, 0 for others.
 func BuildNumber(ref string) int {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"payload/internal/config"
 	"payload/internal/git"
 	"payload/internal/run"
 )
@@ -70,12 +71,6 @@ type Answer struct {
 	Branch bool   // the ref is a branch, so it moves
 }
 
-// Resolve is Ask for those who want the commit alone.
-func Resolve(ctx context.Context, location, ref string, timeout time.Duration) (commit string, err error) {
-	answer, err := Ask(ctx, location, ref, timeout)
-	return answer.Commit, err
-}
-
 // Ask asks the repository at location what ref names. A tag goes before a
 // branch of the same name, as in git itself. A full commit is taken as it is,
 // without asking: whether it exists shows when it is fetched.
@@ -83,7 +78,7 @@ func Ask(ctx context.Context, location, ref string, timeout time.Duration) (Answ
 	if err := CheckRef(ref); err != nil {
 		return Answer{}, fmt.Errorf("resolving a ref: %w", err)
 	}
-	if IsCommit(ref) {
+	if config.IsObjectID(ref) {
 		return Answer{Commit: ref}, nil
 	}
 	tag, branch := "refs/tags/"+ref, "refs/heads/"+ref

@@ -80,17 +80,6 @@ func (r Request) kinds() []Kind {
 	return r.Kinds
 }
 
-// mirrors lists those that hold the ref, also where the ref is a full commit.
-func (r Request) mirrors() []config.Mirror {
-	var found []config.Mirror
-	for _, m := range r.Component.Mirrors {
-		if m.Ref == r.Ref || pin.IsCommit(r.Ref) && m.Commit == r.Ref {
-			found = append(found, m)
-		}
-	}
-	return found
-}
-
 // Pristine is upstream's tree as one source has it, as objects in the store's
 // repository.
 type Pristine struct {
@@ -144,7 +133,7 @@ func (s *Store) Tree(ctx context.Context, req Request) (*Tree, error) {
 func (s *Store) find(ctx context.Context, req Request, onDisk bool) (found, error) {
 	up := upstream{location: req.File.Location(req.Component)}
 	if req.Entry == nil && slices.Contains(req.kinds(), FromGit) {
-		if !pin.IsCommit(req.Ref) {
+		if !config.IsObjectID(req.Ref) {
 			req.tell("asking %s what it is", up.location)
 		}
 		if err := up.ask(ctx, req); err != nil {
@@ -183,7 +172,7 @@ func (s *Store) find(ctx context.Context, req Request, onDisk bool) (found, erro
 			}
 			skip("git", err)
 		case FromMirror:
-			mirrors := req.mirrors()
+			mirrors := req.Component.MirrorsOf(req.Ref)
 			if len(mirrors) == 0 {
 				skip("mirrors", errors.New("none holds this ref"))
 			}
@@ -277,7 +266,7 @@ func (s *Store) stored(ctx context.Context, req Request, up upstream, onDisk boo
 		}
 	}
 	if alone || slices.Contains(kinds, FromMirror) {
-		for _, m := range req.mirrors() {
+		for _, m := range req.Component.MirrorsOf(req.Ref) {
 			if up.contradicts(m) {
 				continue
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -251,6 +252,13 @@ func (t *Tree) Check(ctx context.Context) error {
 	names, err := t.store.changed(ctx, t.Path, t.index, t.Patched)
 	if err != nil {
 		return fmt.Errorf("checking %s %s: %w", t.Component, t.Ref, err)
+	}
+	if t.Unpatched {
+		// In somebody's own folder these are no part of the source.
+		names = slices.DeleteFunc(names, func(name string) bool {
+			info, err := os.Lstat(filepath.Join(t.Path, filepath.FromSlash(name)))
+			return strings.EqualFold(path.Base(name), ".git") || err == nil && info.IsDir()
+		})
 	}
 	if len(names) > 0 {
 		return &DamagedError{Component: t.Component, Ref: t.Ref, Path: t.Path, Files: names, Override: t.Unpatched}

@@ -90,7 +90,7 @@ func (s *Store) fromGit(ctx context.Context, req Request, up *upstream) (found, 
 			return found{}, err
 		}
 	}
-	if !pin.IsCommit(req.Ref) && commit == up.answer.Commit {
+	if !config.IsObjectID(req.Ref) && commit == up.answer.Commit {
 		if err := s.setRef(ctx, answerRef(up.location, req.Ref), commit); err != nil {
 			return found{}, err
 		}
@@ -142,7 +142,7 @@ func (s *Store) fetch(ctx context.Context, req Request, up *upstream, commit str
 			return err
 		}
 	}
-	if pin.IsCommit(req.Ref) {
+	if config.IsObjectID(req.Ref) {
 		// Nothing was asked yet: a fetch has no limit on its first answer.
 		if err := up.reachable(ctx); err != nil {
 			return err
