@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"payload/internal/build"
+	"payload/internal/cmakerun"
 	"payload/internal/voice"
 )
 
@@ -54,6 +55,15 @@ compile, stage to dist/PRESET/lib/payload, verify with real requests.`,
 	return cmd
 }
 
+// launcherError is a compiler launcher that was asked for and isn't there.
+type launcherError struct {
+	name string
+	err  error
+}
+
+func (e *launcherError) Error() string { return fmt.Sprintf("--launcher %s: %v", e.name, e.err) }
+func (e *launcherError) Unwrap() error { return e.err }
+
 type buildReport struct {
 	Schema string         `json:"schema"`
 	Builds []build.Result `json:"builds"`
@@ -63,6 +73,9 @@ func runBuild(ctx context.Context, a *app, opts buildOptions) error {
 	w, err := a.open(ctx, opts.sourceFlags)
 	if err != nil {
 		return err
+	}
+	if _, err := cmakerun.FindLauncher(opts.launcher); err != nil {
+		return &launcherError{name: opts.launcher, err: err}
 	}
 	report := buildReport{Schema: "payload.build/v1"}
 	for _, preset := range opts.presets {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"payload/internal/build"
 	"payload/internal/cmakerun"
@@ -68,6 +69,9 @@ func failureOf(ctx context.Context, err error) failure {
 	if e, ok := as[*patch.ConflictError](err); ok {
 		return failure{code: exitConflict, hint: "payload patch check " + e.Report.Component}
 	}
+	if e, ok := as[*noPatchesError](err); ok {
+		return failure{code: exitFailed, hint: "add \"patches: FOLDER\" to " + e.component + " in " + config.FileName}
+	}
 	if e, ok := as[*patch.NoWorkFolderError](err); ok {
 		return failure{code: exitFailed, hint: "payload patch new COMPONENT --title TITLE opens " + e.Dir}
 	}
@@ -102,7 +106,13 @@ func failureOf(ctx context.Context, err error) failure {
 		}
 		return failure{code: exitPrerequisite, hint: hint}
 	}
-	if _, ok := as[*run.MissingError](err); ok {
+	if e, ok := as[*launcherError](err); ok {
+		return failure{code: exitUsage, hint: "payload build --launcher none, or install " + e.name}
+	}
+	if e, ok := as[*run.MissingError](err); ok {
+		if !slices.Contains(doctor.Known(), e.Tool) && e.Tool != "python3" {
+			return failure{code: exitPrerequisite, hint: "install " + e.Tool}
+		}
 		return failure{code: exitPrerequisite, hint: "payload doctor --fix"}
 	}
 	if e, ok := as[*source.NoSourceError](err); ok {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"payload/internal/build"
 	"payload/internal/pin"
 	"payload/internal/workspace"
 )
@@ -31,7 +32,7 @@ func newLockCmd(a *app, do func(context.Context, *app, lockOptions) error) *cobr
 			return do(cmd.Context(), a, opts)
 		},
 	}
-	opts.add(cmd)
+	opts.addKinds(cmd)
 	cmd.Flags().BoolVar(&opts.check, "check", false, "change nothing; exit 3 when pins or patches are not the lock's")
 	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON")
 	return cmd
@@ -80,7 +81,7 @@ func runLock(ctx context.Context, a *app, opts lockOptions) error {
 				return err
 			}
 			report.Entries = append(report.Entries, lockEntry{Component: name, Ref: e.Ref, Commit: e.Commit, Build: e.Build, Patches: len(e.Patches), Agrees: true})
-			a.voice.Say("%s = %s, %d patches, %d sources", e.Ref, orUnknown(e.Commit), len(e.Patches), len(e.Sources))
+			a.voice.Say("%s = %s, %d patches, %d sources", e.Ref, build.CommitInWords(e.Commit), len(e.Patches), len(e.Sources))
 			return nil
 		})
 		if err != nil {
@@ -137,11 +138,4 @@ func checkLock(a *app, w *workspace.Workspace, names []string) error {
 	}
 	a.voice.Say("pins and patches are payload.lock's")
 	return nil
-}
-
-func orUnknown(commit string) string {
-	if commit == "" {
-		return "a commit that no source tells"
-	}
-	return commit
 }

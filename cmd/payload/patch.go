@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"payload/internal/config"
 	"payload/internal/patch"
 	"payload/internal/workspace"
 )
@@ -130,12 +131,28 @@ func workFolder(w *workspace.Workspace, component string) string {
 	return filepath.Join(w.File.Root, "build", "patch", component)
 }
 
+// withPatches is a component that has a place for a series.
+func withPatches(w *workspace.Workspace, name string) (workspace.Pinned, error) {
+	p, err := w.Asked(name)
+	if err == nil && p.Component.Patches == "" {
+		err = &noPatchesError{component: name}
+	}
+	return p, err
+}
+
+// noPatchesError is a component for which payload.yaml names no folder of patches.
+type noPatchesError struct{ component string }
+
+func (e *noPatchesError) Error() string {
+	return fmt.Sprintf("%s names no folder for the patches of %s", config.FileName, e.component)
+}
+
 func runPatchNew(ctx context.Context, a *app, opts patchNewOptions) error {
 	w, err := a.open(ctx, opts.sourceFlags)
 	if err != nil {
 		return err
 	}
-	p, err := w.Asked(opts.component)
+	p, err := withPatches(w, opts.component)
 	if err != nil {
 		return err
 	}
@@ -172,7 +189,7 @@ func runPatchExport(ctx context.Context, a *app, opts patchExportOptions) error 
 	if err != nil {
 		return err
 	}
-	p, err := w.Asked(opts.component)
+	p, err := withPatches(w, opts.component)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -34,25 +35,46 @@ type app struct {
 
 // Main runs the command line and returns the process's exit code.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
-	a := &app{stdin: stdin, stdout: stdout, voice: voice.New(stderr)}
+	out := &checked{w: stdout}
+	a := &app{stdin: stdin, stdout: out, voice: voice.New(stderr)}
 	defer func() {
 		if p := recover(); p != nil {
 			fmt.Fprintf(stderr, "error: payload itself broke: %v\n%s", p, debug.Stack())
 			code = exitFailed
 		}
 	}()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A terminal that goes away (SIGHUP) doesn't reach children in groups of their own.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	root := newRootCmd(a)
+	// Known before the flags are parsed, since parsing them may fail.
+	a.json = slices.Contains(args, "--json")
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
+	root.SetOut(out)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
+	if err == nil && out.err != nil {
+		err = fmt.Errorf("writing to stdout: %w", out.err)
+	}
 	if err == nil {
 		return exitDone
 	}
 	return a.report(ctx, stderr, err)
+}
+
+// checked remembers that a write failed: data that did not arrive is no success.
+type checked struct {
+	w   io.Writer
+	err error
+}
+
+func (c *checked) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	if err != nil && c.err == nil {
+		c.err = err
+	}
+	return n, err
 }
 
 func newRootCmd(a *app) *cobra.Command {
@@ -120,8 +142,12 @@ type sourceFlags struct {
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.overrides, "source", nil, "use a folder as a component's source, `COMPONENT=DIR` (also PAYLOAD_SOURCE_<COMPONENT>)")
-	cmd.Flags().StringVar(&f.kinds, "source-kinds", os.Getenv("PAYLOAD_SOURCE_KINDS"), "which sources to try, in this order: a `LIST` of store, git, mirror")
 	cmd.Flags().BoolVar(&f.allowUnpatched, "allow-unpatched", false, "use an overriding folder as it is, without the patches; payload.json says so")
+	f.addKinds(cmd)
+}
+
+func (f *sourceFlags) addKinds(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.kinds, "source-kinds", os.Getenv("PAYLOAD_SOURCE_KINDS"), "which sources to try, in this order: a `LIST` of store, git, mirror")
 }
 
 // open loads the repository that -C names.

@@ -81,3 +81,21 @@ func TestLayoutDocument(t *testing.T) {
 		}
 	}
 }
+
+// TestDocumentsAreFilledIn holds that no placeholder is left in what people read.
+func TestDocumentsAreFilledIn(t *testing.T) {
+	placeholder := regexp.MustCompile(`@[A-Z]{2,}@`)
+	files, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d documents, %v", len(files), err)
+	}
+	for _, f := range append(files, "../../README.md", "../../CHANGELOG.md", "../../llama/compat/README.md") {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := placeholder.FindString(string(data)); found != "" {
+			t.Errorf("%s holds %s", f, found)
+		}
+	}
+}

@@ -34,7 +34,8 @@ type componentStatus struct {
 	Component string `json:"component"`
 	Ref       string `json:"ref"`
 	Commit    string `json:"commit,omitempty"`
-	Lock      string `json:"lock"` // "locked", "not locked", or how it disagrees
+	Lock      string `json:"lock"`              // locked, not locked or disagrees
+	Problem   string `json:"problem,omitempty"` // how it disagrees
 	Patches   int    `json:"patches"`
 	Upstream  string `json:"upstream"` // in words
 	Newer     int    `json:"newer"`    // tags of the same family after the pin; -1: upstream didn't answer
@@ -100,7 +101,15 @@ func runStatus(ctx context.Context, a *app, _ statusOptions) error {
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", s.Component, s.Ref, commit[:min(12, len(commit))], s.Lock, s.Patches, s.Upstream)
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	for _, s := range report.Components {
+		if s.Problem != "" {
+			a.voice.Say("%s\nhint: payload lock %s", s.Problem, s.Component)
+		}
+	}
+	return nil
 }
 
 func statusOf(w *workspace.Workspace, name string) (componentStatus, error) {
@@ -109,13 +118,15 @@ func statusOf(w *workspace.Workspace, name string) (componentStatus, error) {
 	var wrong *pin.Disagreement
 	switch {
 	case errors.As(err, &wrong):
-		s.Lock = "disagrees"
+		s.Lock, s.Problem = "disagrees", wrong.Error()
 	case err != nil:
 		return s, err
 	case p.Entry == nil:
 		s.Lock = "not locked"
 	default:
-		s.Commit = p.Entry.Commit
+		if s.Commit = p.Entry.Commit; s.Commit == "" {
+			s.Lock = "locked, commit unknown"
+		}
 	}
 	return s, nil
 }

@@ -161,13 +161,14 @@ func (j *job) resolve(ctx context.Context) error {
 		case p.Entry == nil:
 			j.v.Say("%s %s, %d patches, not locked", c.Name, p.Ref, len(p.Series.Patches))
 		default:
-			j.v.Say("%s %s = %s, %d patches, as locked", c.Name, p.Ref, orUnknown(p.Entry.Commit), len(p.Series.Patches))
+			j.v.Say("%s %s = %s, %d patches, as locked", c.Name, p.Ref, CommitInWords(p.Entry.Commit), len(p.Series.Patches))
 		}
 	}
 	return nil
 }
 
-func orUnknown(commit string) string {
+// CommitInWords is a commit id, or that there is none.
+func CommitInWords(commit string) string {
 	if commit == "" {
 		return "a commit that no source tells"
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"payload/internal/config"
 	"payload/internal/git"
@@ -35,8 +36,9 @@ func (w *Workspace) apply(p Pinned) func(context.Context, git.Repo, string) (str
 }
 
 // Relock resolves one component's pin as it stands: its commit, and the trees
-// of every source that can be read. A source that doesn't answer keeps the row
-// it had for this ref. The lock in memory is changed; it still has to be saved.
+// of every source that can be read. A source that isn't asked, or doesn't
+// answer, keeps the row it had for this ref. The lock in memory is changed; it
+// still has to be saved.
 func (w *Workspace) Relock(ctx context.Context, name string) (pin.Entry, error) {
 	p, err := w.Asked(name)
 	if err != nil {
@@ -44,21 +46,32 @@ func (w *Workspace) Relock(ctx context.Context, name string) (pin.Entry, error) 
 	}
 	old, _ := w.Lock.Entry(name, p.Ref)
 	entry := pin.Entry{Component: name, Ref: p.Ref, Build: pin.BuildNumber(p.Ref), Patches: p.Series.Digests()}
-	var unread []error
+	var unread []string
 	for _, s := range w.lockable(p) {
-		got, err := w.store.Pristine(ctx, s.request)
-		switch {
-		case err == nil:
-		case ctx.Err() != nil:
-			return entry, err
-		default:
-			unread = append(unread, err)
-			got, err = w.kept(ctx, old, s.from)
-			if err != nil {
-				w.tell("%s: %s could not be read and is not locked", name, s.from)
+		got, err := source.Pristine{}, errNotAsked
+		if s.asked {
+			got, err = w.store.Pristine(ctx, s.request)
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return entry, err
+			}
+			unread = append(unread, fmt.Sprintf("%s: %v", s.from, err))
+			row, ok := old.Source(s.from)
+			if ok && slices.Equal(old.Patches, entry.Patches) {
+				w.tell("%s: the row of %s is kept", name, s.from)
+				entry.Commit = old.Commit
+				entry.Sources = append(entry.Sources, row)
 				continue
 			}
-			w.tell("%s: %s could not be read; its row is kept", name, s.from)
+			has, errHas := w.store.Repo().Has(ctx, row.Pristine+"^{tree}")
+			if !ok || !has || errHas != nil {
+				w.tell("%s: not locked from %s", name, s.from)
+				continue
+			}
+			// The series changed, and what it applies to is still here.
+			w.tell("%s: the row of %s is kept, with the series as it is now", name, s.from)
+			got = source.Pristine{Tree: row.Pristine, Commit: old.Commit}
 		}
 		if entry.Commit != "" && got.Commit != "" && entry.Commit != got.Commit {
 			return entry, fmt.Errorf("locking %s %s: %s is commit %s, but another source says %s", name, p.Ref, s.from, got.Commit, entry.Commit)
@@ -73,13 +86,15 @@ func (w *Workspace) Relock(ctx context.Context, name string) (pin.Entry, error) 
 		entry.Sources = append(entry.Sources, pin.Source{From: s.from, Pristine: got.Tree, Patched: patched})
 	}
 	if len(entry.Sources) == 0 {
-		return entry, fmt.Errorf("locking %s %s: no source could be read: %w", name, p.Ref, errors.Join(unread...))
+		return entry, fmt.Errorf("locking %s %s: no source could be read: %s", name, p.Ref, strings.Join(unread, "; "))
 	}
 	// One entry a component: an older ref's beside it could only be out of date.
 	w.Lock.Entries = slices.DeleteFunc(w.Lock.Entries, func(e pin.Entry) bool { return e.Component == name })
 	w.Lock.Put(entry)
 	return entry, nil
 }
+
+var errNotAsked = errors.New("not asked")
 
 // SortLock puts the lock's entries in payload.yaml's order and drops those of
 // components that are gone.
@@ -95,52 +110,29 @@ func (w *Workspace) SortLock() {
 // lockableSource is one source that gets a row of its own.
 type lockableSource struct {
 	from    string
+	asked   bool // the kinds that are allowed have it
 	request source.Request
 }
 
 // lockable lists the sources of p: upstream, then each mirror of the ref.
 func (w *Workspace) lockable(p Pinned) []lockableSource {
 	p.Entry = nil // the old row must not stop the new one
-	req := w.request(p)
-	req.Override = ""
-	all := p.Component.MirrorsOf(p.Ref)
-	req.Component.Mirrors = nil
 	kinds := w.opts.Kinds
 	if kinds == nil {
 		kinds = source.DefaultKinds
 	}
-	var found []lockableSource
-	for _, kind := range kinds {
-		req.Kinds = []source.Kind{kind}
-		switch kind {
-		case source.FromGit:
-			found = append(found, lockableSource{from: string(source.FromGit), request: req})
-		case source.FromMirror:
-			for _, m := range all {
-				r := req
-				r.Component.Mirrors = []config.Mirror{m}
-				found = append(found, lockableSource{from: m.ID(), request: r})
-			}
-		case source.FromStore:
-		}
+	request := func(kind source.Kind, mirrors ...config.Mirror) source.Request {
+		req := w.request(p)
+		req.Override, req.Kinds, req.Component.Mirrors = "", []source.Kind{kind}, mirrors
+		return req
+	}
+	found := []lockableSource{{
+		from: string(source.FromGit), asked: slices.Contains(kinds, source.FromGit), request: request(source.FromGit),
+	}}
+	for _, m := range p.Component.MirrorsOf(p.Ref) {
+		found = append(found, lockableSource{
+			from: m.ID(), asked: slices.Contains(kinds, source.FromMirror), request: request(source.FromMirror, m),
+		})
 	}
 	return found
-}
-
-// kept is what the old entry says of a source that can't be read now, as far
-// as its objects are still here to apply the series to.
-func (w *Workspace) kept(ctx context.Context, old pin.Entry, from string) (source.Pristine, error) {
-	for _, row := range old.Sources {
-		if row.From != from {
-			continue
-		}
-		has, err := w.store.Repo().Has(ctx, row.Pristine+"^{tree}")
-		if err != nil {
-			return source.Pristine{}, err
-		}
-		if has {
-			return source.Pristine{Tree: row.Pristine, Commit: old.Commit, Build: old.Build, From: from}, nil
-		}
-	}
-	return source.Pristine{}, errors.New("not in the lock")
 }
