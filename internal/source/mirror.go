@@ -99,6 +99,9 @@ func (s *Store) knownMirror(ctx context.Context, req Request, m config.Mirror) (
 
 // fromMirror reads the ref from one mirror.
 func (s *Store) fromMirror(ctx context.Context, req Request, up upstream, m config.Mirror) (found, error) {
+	if err := req.comparable(m.ID()); err != nil {
+		return found{}, err
+	}
 	if up.contradicts(m) {
 		return found{}, fmt.Errorf("it says commit %s, upstream says %s", m.Commit, up.answer.Commit)
 	}

@@ -220,8 +220,7 @@ func (r Request) fromLock(p Pristine) (found, error) {
 	}
 	f.Build = r.Entry.Build
 	row, ok := r.Entry.Source(p.From)
-	if !ok {
-		r.tell("%s has no row for %s, so its tree can't be compared", pin.LockName, p.From)
+	if !ok { // git's, at the commit that the lock holds: see comparable
 		return f, nil
 	}
 	if row.Pristine != p.Tree {
@@ -229,6 +228,19 @@ func (r Request) fromLock(p Pristine) (found, error) {
 	}
 	f.Patched = r.lockedPatched(row)
 	return f, nil
+}
+
+// comparable says why nothing that a source gives for a locked ref can be told
+// to be the right tree; nil where it can. A commit fixes what git gives, and
+// only that.
+func (r Request) comparable(from string) error {
+	if r.Entry == nil {
+		return nil
+	}
+	if _, ok := r.Entry.Source(from); ok || from == "git" && r.Entry.Commit != "" {
+		return nil
+	}
+	return fmt.Errorf("%s does not say which tree it has; \"payload lock\" writes that", pin.LockName)
 }
 
 // lockedPatched is the patched tree of a row, as far as it's of this series.
@@ -280,18 +292,18 @@ func (s *Store) stored(ctx context.Context, req Request, up upstream, onDisk boo
 }
 
 // storedLocked looks for the trees that the lock names, in the order in which
-// their sources would be tried.
+// their sources would be tried. Those that may not be tried are left out.
 func (s *Store) storedLocked(ctx context.Context, req Request, onDisk bool) (found, bool, error) {
-	rows := slices.Clone(req.Entry.Sources)
+	kinds := req.kinds()
 	place := func(from string) int {
-		kind := FromMirror
 		if from == "git" {
-			kind = FromGit
+			return slices.Index(kinds, FromGit)
 		}
-		if i := slices.Index(req.kinds(), kind); i >= 0 {
-			return i
-		}
-		return len(DefaultKinds)
+		return slices.Index(kinds, FromMirror)
+	}
+	rows := slices.Clone(req.Entry.Sources)
+	if len(kinds) > 1 { // the store alone may answer with anything it has
+		rows = slices.DeleteFunc(rows, func(row pin.Source) bool { return place(row.From) < 0 })
 	}
 	slices.SortStableFunc(rows, func(a, b pin.Source) int { return place(a.From) - place(b.From) })
 	as := func(row pin.Source) found {

@@ -63,6 +63,9 @@ func snapshotRef(ref string) string         { return "refs/payload/snapshot/" + 
 
 // fromGit reads the ref from upstream.
 func (s *Store) fromGit(ctx context.Context, req Request, up *upstream) (found, error) {
+	if err := req.comparable("git"); err != nil {
+		return found{}, err
+	}
 	if err := up.ask(ctx, req); err != nil {
 		return found{}, err
 	}
