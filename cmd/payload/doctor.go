@@ -137,9 +137,9 @@ func fix(ctx context.Context, a *app, needs []doctor.Need, findings []doctor.Fin
 		return findings, nil
 	}
 	for _, c := range commands {
-		a.voice.Say("running: %s", run.Cmd{Args: c})
+		a.voice.Say("running: %s", run.Cmd{Args: c.Args})
 	}
-	if err := doctor.Fix(ctx, commands, a.voice); err != nil {
+	if err := doctor.Fix(ctx, commands, a.stdin, a.voice); err != nil {
 		return nil, err
 	}
 	return doctor.Look(ctx, needs)
@@ -170,14 +170,19 @@ func howToFix(missing []doctor.Finding, preset string) string {
 		if preset != "" {
 			fixCmd += " --preset " + preset
 		}
-		var lines []string
-		for _, c := range commands {
-			lines = append(lines, run.Cmd{Args: c}.String())
-		}
-		parts = append(parts, fmt.Sprintf("%s runs: %s", fixCmd, strings.Join(lines, " && ")))
+		parts = append(parts, fmt.Sprintf("%s runs: %s", fixCmd, pasteable(commands)))
 	}
 	for _, f := range left {
 		parts = append(parts, f.Name+": "+f.Get)
 	}
 	return strings.Join(parts, "; ")
+}
+
+// pasteable is the commands as one line of shell.
+func pasteable(commands []doctor.Command) string {
+	var lines []string
+	for _, c := range commands {
+		lines = append(lines, run.Cmd{Args: c.Args}.String())
+	}
+	return strings.Join(lines, " && ")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"payload/internal/build"
 	"payload/internal/cmakerun"
@@ -105,6 +106,9 @@ func failureOf(ctx context.Context, err error) failure {
 			hint += " --preset " + e.Preset
 		}
 		return failure{code: exitPrerequisite, hint: hint}
+	}
+	if e, ok := as[*doctor.NotRootError](err); ok {
+		return failure{code: exitPrerequisite, hint: "as root: " + strings.ReplaceAll(pasteable(e.Commands), "sudo ", "")}
 	}
 	if e, ok := as[*launcherError](err); ok {
 		return failure{code: exitUsage, hint: "payload build --launcher none, or install " + e.name}

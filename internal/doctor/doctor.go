@@ -208,31 +208,48 @@ func packages(t Tool) []string {
 	return nil
 }
 
+// Command is one command that installs.
+type Command struct {
+	Args     []string
+	Optional bool // it brings nothing that work needs, so it may fail
+}
+
 // FixCommands are the commands that install what findings lack, and the
-// findings that no package brings. wanted optional tools are installed too.
-func FixCommands(findings []Finding) (commands [][]string, left []Finding) {
-	var names []string
+// findings that no package brings. What is optional has a command of its own:
+// a package that a system lacks must not keep the others out.
+func FixCommands(findings []Finding) (commands []Command, left []Finding) {
+	needed, optional := []string{}, []string{}
 	for _, f := range findings {
+		into := &needed
+		if f.Optional {
+			into = &optional
+		}
 		switch {
 		case f.OK:
 		case len(f.Packages) == 0:
 			left = append(left, f)
 		default:
 			for _, p := range f.Packages {
-				if !slices.Contains(names, p) {
-					names = append(names, p)
+				if !slices.Contains(needed, p) && !slices.Contains(optional, p) {
+					*into = append(*into, p)
 				}
 			}
 		}
 	}
 	m, ok := found()
-	if !ok || len(names) == 0 {
+	if !ok || len(needed)+len(optional) == 0 {
 		return nil, left
 	}
 	if len(m.refresh) > 0 {
-		commands = append(commands, asRoot(m, m.refresh))
+		commands = append(commands, Command{Args: asRoot(m, m.refresh)})
 	}
-	return append(commands, asRoot(m, append(slices.Clone(m.install), names...))), left
+	if len(needed) > 0 {
+		commands = append(commands, Command{Args: asRoot(m, append(slices.Clone(m.install), needed...))})
+	}
+	if len(optional) > 0 {
+		commands = append(commands, Command{Args: asRoot(m, append(slices.Clone(m.install), optional...)), Optional: true})
+	}
+	return commands, left
 }
 
 func asRoot(m manager, args []string) []string {
@@ -242,14 +259,28 @@ func asRoot(m manager, args []string) []string {
 	return args
 }
 
-// Fix runs the commands; their output goes to w.
-func Fix(ctx context.Context, commands [][]string, w io.Writer) error {
+// NotRootError is an install that needs root, which can't be had from here.
+type NotRootError struct{ Commands []Command }
+
+func (e *NotRootError) Error() string {
+	return "installing prerequisites: that needs root, and sudo is not on PATH"
+}
+
+// Fix runs the commands; their output goes to w. stdin is for sudo's question.
+func Fix(ctx context.Context, commands []Command, stdin io.Reader, w io.Writer) error {
 	for _, c := range commands {
-		if _, err := run.Do(ctx, run.Cmd{Args: c, Env: []string{"DEBIAN_FRONTEND=noninteractive"}, Stdout: w, Stderr: w}); err != nil {
-			var missing *run.MissingError
-			if errors.As(err, &missing) {
-				return fmt.Errorf("installing prerequisites with %q: %w", strings.Join(c, " "), err)
-			}
+		_, err := run.Do(ctx, run.Cmd{
+			Args: c.Args, Env: []string{"DEBIAN_FRONTEND=noninteractive"},
+			Foreground: true, Stdin: stdin, Stdout: w, Stderr: w,
+		})
+		var missing *run.MissingError
+		switch {
+		case err == nil:
+		case errors.As(err, &missing) && missing.Tool == "sudo":
+			return &NotRootError{Commands: commands}
+		case c.Optional && ctx.Err() == nil:
+			fmt.Fprintf(w, "not installed, and not needed: %v\n", err)
+		default:
 			return fmt.Errorf("installing prerequisites: %w", err)
 		}
 	}

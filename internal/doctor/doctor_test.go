@@ -3,6 +3,8 @@
 package doctor
 
 import (
+	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -88,14 +90,46 @@ func TestFix(t *testing.T) {
 	log := t.TempDir() + "/log"
 	testkit.Fake(t, "apt-get", `echo "$@" >>`+log+`; case "$*" in *broken*) echo no such package >&2; exit 100;; esac`)
 	var out strings.Builder
-	if err := Fix(t.Context(), [][]string{{"apt-get", "update"}, {"apt-get", "install", "-y", "ninja-build"}}, &out); err != nil {
-		t.Fatal(err)
+	fix := func(commands ...Command) error {
+		return Fix(t.Context(), commands, strings.NewReader(""), &out)
 	}
-	err := Fix(t.Context(), [][]string{{"apt-get", "install", "broken"}}, &out)
+	update := Command{Args: []string{"apt-get", "update"}}
+	broken := Command{Args: []string{"apt-get", "install", "broken"}}
+	err := fix(update, broken)
 	if err == nil || !strings.Contains(err.Error(), "installing prerequisites: apt-get install: exit status 100") {
 		t.Errorf("%v", err)
 	}
 	if !strings.Contains(out.String(), "no such package") {
 		t.Errorf("the package manager's own words are lost: %q", out.String())
+	}
+	// What is optional may fail, and what comes after it still runs.
+	broken.Optional = true
+	if err := fix(broken, Command{Args: []string{"apt-get", "install", "last"}}); err != nil {
+		t.Error(err)
+	}
+	done, err := os.ReadFile(log)
+	if err != nil || !strings.HasSuffix(string(done), "install last\n") || !strings.Contains(out.String(), "not needed") {
+		t.Errorf("%q, %q, %v", done, out.String(), err)
+	}
+	// Without sudo the person is told what root has to run.
+	t.Setenv("PATH", t.TempDir())
+	var notRoot *NotRootError
+	if err := fix(Command{Args: []string{"sudo", "apt-get", "update"}}); !errors.As(err, &notRoot) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A package for something optional never stands in the command for the rest.
+func TestOptionalPackagesAreApart(t *testing.T) {
+	if _, ok := found(); !ok {
+		t.Skip("no package manager here")
+	}
+	commands, left := FixCommands([]Finding{
+		{Name: "a", Packages: []string{"pa", "shared"}}, {Name: "b", Optional: true, Packages: []string{"pb", "shared"}}, {Name: "c", Get: "get c"}, {Name: "d", OK: true, Packages: []string{"pd"}},
+	})
+	last := commands[len(commands)-2:]
+	if len(left) != 1 || left[0].Name != "c" || !strings.HasSuffix(strings.Join(last[0].Args, " "), " pa shared") || last[0].Optional ||
+		!strings.HasSuffix(strings.Join(last[1].Args, " "), " pb") || !last[1].Optional {
+		t.Errorf("%+v, %+v", commands, left)
 	}
 }
