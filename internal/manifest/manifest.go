@@ -45,6 +45,10 @@ type Component struct {
 	Unpatched bool    `json:"unpatched,omitempty"` // an override was used as it is
 	Program   string  `json:"program,omitempty"`   // what runtime verification starts
 	Verify    string  `json:"verify,omitempty"`    // the kind of runtime verification that must pass
+	// Backends are those that a running program must show; Variants are the CPU
+	// variants that were built, each a module.
+	Backends []string `json:"backends,omitempty"`
+	Variants []string `json:"variants,omitempty"`
 }
 
 // Patch is one carried patch.

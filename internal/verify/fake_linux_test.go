@@ -26,6 +26,7 @@ type fake struct {
 	Health       int  // status, when not 200
 	WrongName    bool // of the model
 	MapModule    bool // its variant is seen in its memory
+	WriteModule  bool // it writes to the module that it loads
 	WrongProbs   bool
 	WrongText    bool // one letter, in completions
 	WrongChat    bool
@@ -109,6 +110,11 @@ func (f fake) main(dir string) {
 	f.printLog(f.best(dir))
 	if f.MapModule {
 		mapFile(f.best(dir))
+	}
+	if f.WriteModule {
+		if err := os.WriteFile(f.best(dir), []byte("written by the program"), 0o644); err != nil {
+			panic(err)
+		}
 	}
 	if f.MapOutside != "" {
 		mapFile(f.MapOutside)

@@ -10,9 +10,10 @@ import (
 )
 
 // copyFolder makes dst a copy of src, without the files that skip names by
-// their slash path. With hard links where the file system has them: a payload
-// can hold gigabytes, and a process sees the path that it opened.
-func copyFolder(src, dst string, skip func(string) bool) error {
+// their slash path. file makes one file: copyFile where src must be safe from a
+// program that writes to its own files, linkFile between copies of our own, since
+// a payload can hold gigabytes.
+func copyFolder(src, dst string, file func(from, to string) error, skip func(string) bool) error {
 	err := filepath.WalkDir(src, func(from string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -36,15 +37,20 @@ func copyFolder(src, dst string, skip func(string) bool) error {
 		case !entry.Type().IsRegular():
 			return fmt.Errorf("%s is neither file, folder nor link", rel)
 		}
-		if os.Link(from, to) == nil {
-			return nil
-		}
-		return copyFile(from, to)
+		return file(from, to)
 	})
 	if err != nil {
 		return fmt.Errorf("copying %s: %w", src, err)
 	}
 	return nil
+}
+
+// linkFile makes a hard link where the file system has them.
+func linkFile(from, to string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	return copyFile(from, to)
 }
 
 func copyFile(from, to string) error {

@@ -3,8 +3,11 @@ package verify
 import (
 	"context"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
+
+	"payload/internal/manifest"
 )
 
 // kind is a kind of program that can be started and asked. Everything that is
@@ -37,6 +40,26 @@ type kind struct {
 	noise    *regexp.Regexp // lines of the log that tell a person nothing
 	checks   []check
 	threaded []check // for one more start, with more than one thread
+}
+
+// modules are the variants among files by name, and their paths.
+func (k kind) modules(files []manifest.File) map[string]string {
+	found := map[string]string{}
+	for _, f := range files {
+		if name := k.variantOf(path.Base(f.Path)); name != "" && f.Link == "" {
+			found[name] = f.Path
+		}
+	}
+	return found
+}
+
+// variantOf names the variant that a module's base name stands for; empty for
+// other files.
+func (k kind) variantOf(base string) string {
+	if k.variant == nil {
+		return ""
+	}
+	return firstGroup(k.variant, base)
 }
 
 // probe asks the program itself whether it would load one module. Programs

@@ -223,15 +223,6 @@ func TestRuntimeVariants(t *testing.T) {
 		t.Errorf("got %q, ran %+v", keys(res.Findings), res.Runtime.Variants)
 	}
 
-	// Asked for by name.
-	res, err = verifyFake(t, t.Context(), dir, func(s *sessions) { s.options.Variants = []string{"haswell", "gone"} })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := keys(res.Findings), []string{"variant.missing:gone"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-
 	// A program that loads something else than the only variant there is.
 	f = fake{Variants: map[string]string{"haswell": "ok", "skylakex": "ok"}, ClaimVariant: "skylakex"}
 	res, err = verifyFake(t, t.Context(), fakePayload(t, f), nil)
@@ -240,6 +231,47 @@ func TestRuntimeVariants(t *testing.T) {
 	}
 	if got, want := keys(res.Findings), []string{"variant.wrong:haswell:backend"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// The payload that is verified is not the one that is written to.
+func TestProgramThatWritesToItsFiles(t *testing.T) {
+	t.Parallel()
+	dir := fakePayload(t, fake{Variants: map[string]string{"haswell": "ok"}, WriteModule: true})
+	before, err := manifest.Describe(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := verifyFake(t, t.Context(), dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := manifest.Describe(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.EqualFunc(before, after, func(a, b manifest.File) bool { return a.SHA256 == b.SHA256 }) {
+		t.Errorf("the payload changed: %+v, was %+v", after, before)
+	}
+	if len(res.Findings) > 0 {
+		t.Errorf("found %+v", res.Findings)
+	}
+}
+
+func TestRuntimeBackend(t *testing.T) {
+	for _, tt := range []struct{ backends, want []string }{
+		{[]string{"CPU"}, []string{}},
+		{[]string{"CPU", "CUDA"}, []string{
+			"backend.wrong:backend", "backend.wrong:device", "backend.wrong:layers", "log.missing:layers offloaded",
+		}},
+	} {
+		res, err := verifyFake(t, t.Context(), fakePayload(t, fake{}), func(s *sessions) { s.options.Backends = tt.backends })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := keys(res.Findings); !slices.Equal(got, tt.want) {
+			t.Errorf("for %q: got %q, want %q", tt.backends, got, tt.want)
+		}
 	}
 }
 

@@ -58,7 +58,7 @@ func (s *sessions) run(ctx context.Context) error {
 		return fmt.Errorf("verifying %s: %w", s.options.Dir, err)
 	}
 	whole := filepath.Join(s.temp, "payload")
-	if err := copyFolder(s.options.Dir, whole, nil); err != nil {
+	if err := copyFolder(s.options.Dir, whole, copyFile, nil); err != nil {
 		return err
 	}
 	s.res.Runtime.Version, err = s.version(ctx, whole)
@@ -66,7 +66,7 @@ func (s *sessions) run(ctx context.Context) error {
 		return err
 	}
 	s.compareVersion(s.res.Runtime.Version)
-	modules := s.modules()
+	modules := s.kind.modules(s.files)
 	runnable, err := s.verdicts(ctx, whole, modules)
 	if err != nil {
 		return err
@@ -85,8 +85,8 @@ func (s *sessions) run(ctx context.Context) error {
 			continue // it has just answered, loaded by name
 		}
 		dir := filepath.Join(s.temp, "only-"+name)
-		err := copyFolder(whole, dir, func(rel string) bool {
-			other := s.variantOf(path.Base(rel))
+		err := copyFolder(whole, dir, linkFile, func(rel string) bool {
+			other := s.kind.variantOf(path.Base(rel))
 			return other != "" && other != name
 		})
 		if err != nil {
@@ -214,27 +214,6 @@ func (s *sessions) compareVersion(version string) {
 		manifest.Name+" has "+strings.Join(want, "; "), s.options.Program)
 }
 
-// modules are the payload's variants by name, and their files' paths.
-func (s *sessions) modules() map[string]string {
-	found := map[string]string{}
-	if s.kind.variant == nil {
-		return found
-	}
-	for _, f := range s.files {
-		if name := s.variantOf(path.Base(f.Path)); name != "" && f.Link == "" {
-			found[name] = f.Path
-		}
-	}
-	return found
-}
-
-func (s *sessions) variantOf(base string) string {
-	if s.kind.variant == nil {
-		return ""
-	}
-	return firstGroup(s.kind.variant, base)
-}
-
 // plan is what one start of the program is for.
 type plan struct {
 	only    string // the variant that the folder is limited to; empty means that the program chooses
@@ -323,11 +302,14 @@ func (s *sessions) session(ctx context.Context, dir string, modules map[string]s
 	return outcome{name, true}, nil
 }
 
+// backend is the one that must do the work.
 func (s *sessions) backend() string {
-	if s.options.Backend == "" {
-		return cpuBackend
+	for _, name := range s.options.Backends {
+		if !strings.EqualFold(name, cpuBackend) {
+			return name
+		}
 	}
-	return s.options.Backend
+	return cpuBackend
 }
 
 // moduleBase is the file name of a variant's module; empty for no variant.
@@ -362,7 +344,7 @@ func (s *sessions) loaded(srv *server) string {
 		}
 		for _, line := range srv.log.lines() {
 			if m := p.re.FindStringSubmatch(line); m != nil {
-				if name := s.variantOf(filepath.Base(strings.TrimSpace(m[i]))); name != "" {
+				if name := s.kind.variantOf(filepath.Base(strings.TrimSpace(m[i]))); name != "" {
 					return name
 				}
 			}
@@ -372,7 +354,7 @@ func (s *sessions) loaded(srv *server) string {
 	if err != nil {
 		return "" // it has ended, or this system can't tell
 	}
-	return s.variantOf(s.variantFile(files))
+	return s.kind.variantOf(s.variantFile(files))
 }
 
 // exercise runs the checks until they are through or the program is gone. It
@@ -440,7 +422,7 @@ func (s *sessions) outside(srv *server) (files []string, bad []problem) {
 func (s *sessions) variantFile(files []string) string {
 	found := ""
 	for _, f := range files {
-		if !strings.HasPrefix(f, s.temp+"/") || s.variantOf(path.Base(f)) == "" {
+		if !strings.HasPrefix(f, s.temp+"/") || s.kind.variantOf(path.Base(f)) == "" {
 			continue
 		}
 		if found != "" && found != path.Base(f) {

@@ -1,12 +1,13 @@
 package verify
 
 import (
-	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"payload/internal/manifest"
@@ -29,6 +30,7 @@ func static(res *Result, o Options) ([]manifest.File, error) {
 	res.Static.ELF = len(objects)
 	checkArch(res, objects, o.Program)
 	checkClosure(res, o.Dir, got, objects)
+	checkVariants(res, kinds[o.Kind], o.Variants, got)
 	if len(res.Findings) == 0 {
 		o.Tell("%d files as in %s, %d ELF files complete", res.Static.Files, manifest.Name, res.Static.ELF)
 	}
@@ -41,11 +43,6 @@ func (r *Result) static(id, what, title, detail string, paths ...string) {
 
 func compareWithManifest(res *Result, dir string, got []manifest.File) {
 	m, err := manifest.Read(dir)
-	if errors.As(err, new(*manifest.MissingError)) {
-		res.static("manifest.missing", manifest.Name, "the payload has no "+manifest.Name,
-			"without it nothing says what the files should be", manifest.Name)
-		return
-	}
 	if err != nil {
 		res.static("manifest.unreadable", manifest.Name, manifest.Name+" can't be read", err.Error(), manifest.Name)
 		return
@@ -92,6 +89,26 @@ func checkLinks(res *Result, got []manifest.File) {
 			res.static("links.outside", f.Path, f.Path+" is a link out of the payload", "points to "+f.Link, f.Path)
 		case real(f.Path) == "":
 			res.static("links.broken", f.Path, f.Path+" is a link to nothing", "points to "+f.Link, f.Path)
+		}
+	}
+}
+
+// checkVariants holds the variants that were built against the modules that are
+// there. A program is quiet about a module that it doesn't find, and runs
+// slower.
+func checkVariants(res *Result, k kind, built []string, got []manifest.File) {
+	if len(built) == 0 || k.variant == nil {
+		return
+	}
+	modules := k.modules(got)
+	for _, name := range built {
+		if modules[name] == "" {
+			res.static("variant.missing", name, "the variant "+name+" is not in the payload", "it was built")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(modules)) {
+		if !slices.Contains(built, name) {
+			res.static("variant.extra", name, "the variant "+name+" is in the payload, and was not built", "", modules[name])
 		}
 	}
 }

@@ -104,6 +104,41 @@ func TestStaticGood(t *testing.T) {
 	}
 }
 
+// Nothing of a folder that isn't a payload is read.
+func TestNoManifest(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "disk.img"), "whatever")
+	res, err := Payload(t.Context(), Options{Dir: dir, Kind: "completion-server", Program: "prog"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := keys(res.Findings); !slices.Equal(got, []string{"manifest.missing:payload.json"}) || res.Static.Files != 0 || res.Runtime != nil {
+		t.Errorf("got %q, %+v, %+v", got, res.Static, res.Runtime)
+	}
+}
+
+// The modules that are there must be those that were built.
+func TestVariantsAreThoseBuilt(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"libggml-cpu-haswell.so", "libggml-cpu-zen9.so", "libggml-base.so"} {
+		put(t, filepath.Join(dir, name), "stands for a module")
+	}
+	seal(t, dir)
+	for _, tt := range []struct{ built, want []string }{
+		{[]string{"zen9", "haswell"}, []string{}},
+		{[]string{"haswell", "x64"}, []string{"variant.extra:zen9", "variant.missing:x64"}},
+		{nil, []string{}},
+	} {
+		res, err := Payload(t.Context(), Options{Dir: dir, Kind: "completion-server", Program: "prog", Variants: tt.built, NoRun: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := keys(res.Findings); !slices.Equal(got, tt.want) {
+			t.Errorf("built %q: got %q, want %q", tt.built, got, tt.want)
+		}
+	}
+}
+
 // kit changes a payload.
 type kit struct {
 	*testing.T
@@ -196,7 +231,7 @@ func TestStaticFaults(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "payload")
-			if err := copyFolder(goodPayload(t), dir, nil); err != nil {
+			if err := copyFolder(goodPayload(t), dir, copyFile, nil); err != nil {
 				t.Fatal(err)
 			}
 			tt.change(kit{t, dir})

@@ -9,8 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"payload/internal/manifest"
 )
 
 // verdicts asks the program about every variant, and gives the names of those
@@ -19,10 +17,6 @@ import (
 func (s *sessions) verdicts(ctx context.Context, dir string, modules map[string]string) ([]string, error) {
 	var runnable []string
 	for _, name := range slices.Sorted(maps.Keys(modules)) {
-		if len(s.options.Variants) > 0 && !slices.Contains(s.options.Variants, name) {
-			s.res.Runtime.Skipped = append(s.res.Runtime.Skipped, manifest.Skipped{Name: name, Reason: "not asked for"})
-			continue
-		}
 		module := filepath.Join(dir, filepath.FromSlash(modules[name]))
 		out, err := s.once(ctx, dir, s.kind.probe.args, s.kind.probe.env, module)
 		if ctx.Err() != nil {
@@ -43,11 +37,6 @@ func (s *sessions) verdicts(ctx context.Context, dir string, modules map[string]
 		default:
 			// The session with this variant alone will tell more.
 			runnable = append(runnable, name)
-		}
-	}
-	for _, name := range s.options.Variants {
-		if modules[name] == "" {
-			s.fault("variant.missing", name, "the variant "+name+" is not in the payload", "")
 		}
 	}
 	return runnable, nil

@@ -26,12 +26,16 @@ const Schema = "payload.verify/v1"
 
 // Options say what to verify.
 type Options struct {
-	Dir      string   // the payload: the folder that holds payload.json
-	NoRun    bool     // static half only
-	Kind     string   // of runtime verification; empty means static only
-	Program  string   // the file to start, relative to Dir
-	Backend  string   // the backend whose name the log must show; empty means the CPU
-	Variants []string // the CPU variants to exercise; empty means all that are there
+	Dir     string // the payload: the folder that holds payload.json
+	NoRun   bool   // static half only
+	Kind    string // of runtime verification; empty means static only
+	Program string // the file to start, relative to Dir
+	// Backends are those that the payload was built for. The first that isn't
+	// the CPU must do the work; without one it's the CPU.
+	Backends []string
+	// Variants are the CPU variants that were built: each must have its module,
+	// and no other may be there. Empty means whatever is there.
+	Variants []string
 	// Tell is given a line for each step as it ends; nil means silence.
 	Tell func(format string, args ...any)
 }
@@ -147,6 +151,12 @@ func Payload(ctx context.Context, o Options) (Result, error) {
 	k, known := kinds[o.Kind]
 	if o.Kind != "" && !known {
 		return res, &KindError{Kind: o.Kind}
+	}
+	// Looked for first: a folder that isn't a payload may hold anything, and a lot.
+	if _, err := manifest.Read(o.Dir); errors.As(err, new(*manifest.MissingError)) {
+		res.static("manifest.missing", manifest.Name, "the payload has no "+manifest.Name,
+			"without it nothing says what the files should be", manifest.Name)
+		return res, nil
 	}
 	files, err := static(&res, o)
 	if err != nil {
