@@ -259,8 +259,10 @@ func TestValuesThatAPersonGaveStay(t *testing.T) {
 
 func TestPassedValuesAreForOneConfigure(t *testing.T) {
 	f := newFixture(t)
-	pass := []string{"-DTWO_WORDS_SOURCE_DIR:PATH=" + f.path("two"), "-DTWO_WORDS_REF:STRING=two", "-DTWO_WORDS_COMMIT:STRING=abc",
-		"-DTWO_WORDS_BUILD_NUMBER:STRING=9", "-DTWO_WORDS_TREE:STRING=id-two", "-DTWO_WORDS_DEPENDS:STRING=" + filepath.Join(f.root, "WORDS_VERSION")}
+	pass := []string{
+		"-DTWO_WORDS_SOURCE_DIR:PATH=" + f.path("two"), "-DTWO_WORDS_REF:STRING=two", "-DTWO_WORDS_COMMIT:STRING=abc",
+		"-DTWO_WORDS_BUILD_NUMBER:STRING=9", "-DTWO_WORDS_TREE:STRING=id-two", "-DTWO_WORDS_DEPENDS:STRING=" + filepath.Join(f.root, "WORDS_VERSION"),
+	}
 	f.configure(pass...)
 	f.build()
 	f.says("two/two 111 two.words/main.c")

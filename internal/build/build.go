@@ -76,18 +76,19 @@ func (e *UnverifiedError) Error() string {
 
 // job is the state that the steps hand on.
 type job struct {
-	w      *workspace.Workspace
-	v      *voice.Voice
-	opts   Options
-	begun  time.Time
-	preset cmakerun.Preset
-	pinned []workspace.Pinned
-	trees  []*source.Tree
-	build  cmakerun.Build
-	jobs   string // how many, and why
-	unlock func() // of the build folder
-	reply  *cmakerun.Reply
-	result Result
+	w       *workspace.Workspace
+	v       *voice.Voice
+	opts    Options
+	begun   time.Time
+	preset  cmakerun.Preset
+	pinned  []workspace.Pinned
+	trees   []*source.Tree
+	build   cmakerun.Build
+	jobs    string // how many, and why
+	unlock  func() // of the build folder
+	reply   *cmakerun.Reply
+	modules []string // base names of the modules that were compiled
+	result  Result
 }
 
 // Run builds one preset.

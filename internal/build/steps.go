@@ -210,6 +210,10 @@ func (j *job) complete(lib string) error {
 	if err != nil {
 		return err
 	}
+	staged, err := filesBelow(lib)
+	if err != nil {
+		return fmt.Errorf("staging: %w", err)
+	}
 	for _, name := range names {
 		t, err := j.reply.Target(name)
 		if err != nil {
@@ -221,11 +225,8 @@ func (j *job) complete(lib string) error {
 		if _, err := os.Stat(t.Artefacts[0]); err != nil {
 			continue // the preset's targets don't need it
 		}
-		staged, err := filesBelow(lib)
-		if err != nil {
-			return fmt.Errorf("staging: %w", err)
-		}
 		base := filepath.Base(t.Artefacts[0])
+		j.modules = append(j.modules, base)
 		if !slices.ContainsFunc(staged, func(f string) bool { return filepath.Base(f) == base }) {
 			return fmt.Errorf("staging preset %s: module %s was compiled, but no component of the preset installs it", j.preset.Name, base)
 		}
@@ -268,6 +269,9 @@ func (j *job) describe(lib string) error {
 			Pristine: t.Pristine, Patched: t.Patched, Patches: []manifest.Patch{}, Source: t.From, Unpatched: t.Unpatched,
 			Verify: p.Component.Verify,
 		}
+		if c.Verify != "" {
+			c.Backends, c.Variants = j.preset.Vendor.Backends, verify.Variants(c.Verify, j.modules)
+		}
 		if p.Component.Target != "" {
 			c.Program = p.Component.Target + exeSuffix
 		}
@@ -302,7 +306,7 @@ func (j *job) verify(ctx context.Context) error {
 }
 
 // Verify checks the payload in dir as its own manifest asks: the files, and
-// then, unless noRun, every program in it that has a runtime verification.
+// then, unless noRun, the program in it that has a runtime verification.
 func Verify(ctx context.Context, dir string, noRun bool, v *voice.Voice) (verify.Result, manifest.Manifest, error) {
 	opts := verify.Options{Dir: dir, NoRun: noRun, Tell: v.Say}
 	m, err := manifest.Read(dir)
@@ -311,7 +315,7 @@ func Verify(ctx context.Context, dir string, noRun bool, v *voice.Voice) (verify
 	}
 	for _, c := range m.Components {
 		if c.Verify != "" {
-			opts.Kind, opts.Program = c.Verify, c.Program
+			opts.Kind, opts.Program, opts.Backends, opts.Variants = c.Verify, c.Program, c.Backends, c.Variants
 		}
 	}
 	res, err := verify.Payload(ctx, opts)

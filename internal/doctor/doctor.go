@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-version"
 
@@ -278,7 +279,7 @@ func Fix(ctx context.Context, commands []Command, stdin io.Reader, w io.Writer) 
 	for _, c := range commands {
 		_, err := run.Do(ctx, run.Cmd{
 			Args: c.Args, Env: []string{"DEBIAN_FRONTEND=noninteractive"},
-			Foreground: true, Stdin: stdin, Stdout: w, Stderr: w,
+			Foreground: true, Grace: 10 * time.Minute, Stdin: stdin, Stdout: w, Stderr: w,
 		})
 		var missing *run.MissingError
 		switch {

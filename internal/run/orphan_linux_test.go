@@ -25,7 +25,7 @@ func TestHelperKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Printf("child %d\n", p.PID())
+	fmt.Fprintf(os.Stdout, "child %d\n", p.PID())
 	_, _ = p.Wait()
 }
 

@@ -173,3 +173,18 @@ var kinds = map[string]kind{
 }
 
 func kindNames() []string { return slices.Sorted(maps.Keys(kinds)) }
+
+// Variants names the variants that modules, by their base names, are for a kind
+// of program, sorted. Other modules are left out.
+func Variants(kind string, modules []string) []string {
+	var names []string
+	for _, m := range modules {
+		if re := kinds[kind].variant; re != nil {
+			if name := firstGroup(re, m); name != "" {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
