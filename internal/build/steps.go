@@ -42,7 +42,7 @@ func (j *job) configure(ctx context.Context) error {
 	case done.Verdict.Action == cmakerun.Keep:
 		j.v.Say("nothing to configure in %s", j.result.Binary)
 	case done.Warnings > 0:
-		j.v.Say("%s: %s; %d warnings, in %s", j.result.Binary, done.Verdict.Reason, done.Warnings, j.rel(j.build.ConfigureLog()))
+		j.v.Say("%s: %s; CMake warnings: %d, in %s", j.result.Binary, done.Verdict.Reason, done.Warnings, j.rel(j.build.ConfigureLog()))
 	default:
 		j.v.Say("%s: %s", j.result.Binary, done.Verdict.Reason)
 	}

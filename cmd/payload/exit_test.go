@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"payload/internal/build"
+	"payload/internal/cmakerun"
+	"payload/internal/config"
+	"payload/internal/doctor"
+	"payload/internal/patch"
+	"payload/internal/pin"
+	"payload/internal/run"
+	"payload/internal/source"
+	"payload/internal/verify"
+)
+
+// TestFailures holds every known error to its exit code, however deep it is
+// wrapped, and its hint to a command or a thing to do.
+func TestFailures(t *testing.T) {
+	compile := &cmakerun.CompileError{Preset: "p", Log: "build/x.log"}
+	for _, c := range []struct {
+		err  error
+		code int
+		hint string
+	}{
+		{errors.New("anything"), exitFailed, ""},
+		{&usageError{err: errors.New("x"), command: "payload build"}, exitUsage, ""},
+		{config.ErrNoFile, exitUsage, "-C DIR"},
+		{&config.UnknownComponentError{Name: "x"}, exitUsage, "payload status"},
+		{&cmakerun.UnknownPresetError{Name: "x", Nearest: []string{"cpu"}}, exitUsage, "payload build --preset cpu"},
+		{&cmakerun.UnknownPresetError{Name: "x"}, exitUsage, "payload doctor"},
+		{&verify.FolderError{Dir: "x", Err: errors.New("y")}, exitUsage, "payload verify dist/PRESET"},
+		{&launcherError{name: "nope", err: errors.New("x")}, exitUsage, "--launcher none"},
+		{&pin.Disagreement{Component: "c"}, exitFindings, "payload lock c"},
+		{&pin.MovedTagError{Component: "c"}, exitFailed, "payload lock c"},
+		{&patch.ConflictError{Report: patch.Report{Component: "c"}}, exitConflict, "payload patch check c"},
+		{&patch.NoWorkFolderError{Dir: "d"}, exitFailed, "payload patch new"},
+		{&patch.WorkError{Dir: "d"}, exitFailed, "git -C d status"},
+		{&patch.UntitledError{Dir: "d"}, exitFailed, "git -C d commit"},
+		{patch.ErrNothing, exitFailed, "edit the files"},
+		{&noPatchesError{component: "c"}, exitFailed, "patches: FOLDER"},
+		{&source.DamagedError{Component: "c"}, exitVerification, "payload source c --repair"},
+		{&source.DamagedError{Component: "c", Path: "mine", Override: true}, exitVerification, "keep mine still"},
+		{&source.DigestError{}, exitVerification, "payload.yaml"},
+		{&source.MismatchError{Component: "c"}, exitVerification, "payload lock c"},
+		{&source.NoSourceError{Component: "c"}, exitFailed, "--source c=DIR"},
+		{&build.UnverifiedError{Dir: "dist/x"}, exitVerification, "payload verify dist/x"},
+		{&doctor.MissingError{Preset: "cpu"}, exitPrerequisite, "payload doctor --fix --preset cpu"},
+		{&doctor.NotRootError{Commands: []doctor.Command{{Args: []string{"sudo", "apt-get", "update"}}}}, exitPrerequisite, "as root: apt-get update"},
+		{&run.MissingError{Tool: "cmake"}, exitPrerequisite, "payload doctor --fix"},
+		{&run.MissingError{Tool: "frob"}, exitPrerequisite, "install frob"},
+		{&cmakerun.DisabledPresetError{Name: "metal"}, exitPrerequisite, "metal"},
+		{&cmakerun.ConfigureError{Preset: "p", Missing: "C++ compiler"}, exitPrerequisite, "payload doctor --fix --preset p"},
+		{&cmakerun.ConfigureError{Preset: "p", Log: "build/c.log"}, exitFailed, "build/c.log"},
+		{&cmakerun.UndeclaredOptionError{Option: "A", Nearest: "B"}, exitFailed, "set B"},
+		{&cmakerun.UnknownTargetError{Preset: "p", Nearest: []string{"t"}}, exitFailed, "--target t"},
+		{&cmakerun.FolderError{Dir: "d"}, exitFailed, "move d away"},
+		{compile, exitFailed, "build/x.log"},
+		{fmt.Errorf("x: %w", run.ErrNoMemory), exitFailed, "--jobs 1"},
+		{fmt.Errorf("x: %w", run.ErrNoSpace), exitFailed, "PAYLOAD_CACHE"},
+	} {
+		f := failureOf(t.Context(), fmt.Errorf("doing: %w", c.err))
+		if f.code != c.code || !strings.Contains(f.hint, c.hint) || c.hint == "" && f.hint != "" {
+			t.Errorf("%T (%v): code %d, hint %q; want %d, %q", c.err, c.err, f.code, f.hint, c.code, c.hint)
+		}
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if f := failureOf(cancelled, fmt.Errorf("x: %w", context.Canceled)); f.code != exitInterrupted || f.hint != "" {
+		t.Errorf("cancelled: %+v", f)
+	}
+}
+
+// Flags reach the options; each verb's own work is left out.
+func TestBuildFlags(t *testing.T) {
+	var got buildOptions
+	cmd := newBuildCmd(&app{}, func(_ context.Context, _ *app, o buildOptions) error {
+		got = o
+		return nil
+	})
+	cmd.SetArgs([]string{"--preset", "cpu,vulkan", "-j", "3", "--launcher", "none", "--target", "a,b", "-n", "--source", "x=/y", "--source-kinds", "store"})
+	cmd.SetOut(io.Discard)
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := "[cpu vulkan] 3 none [a b] true [x=/y] store\n"
+	if s := fmt.Sprintln(got.presets, got.jobs, got.launcher, got.targets, got.dryRun, got.overrides, got.kinds); s != want {
+		t.Errorf("%q, want %q", s, want)
+	}
+}
