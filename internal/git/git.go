@@ -17,6 +17,7 @@ import (
 
 	"github.com/sourcegraph/conc/pool"
 
+	"payload/internal/atomicfile"
 	"payload/internal/run"
 )
 
@@ -89,11 +90,7 @@ func Open(ctx context.Context, dir string) (Repo, error) {
 	if err := os.MkdirAll(info, 0o755); err != nil {
 		return r, fmt.Errorf("making the private repository: %w", err)
 	}
-	tmp := filepath.Join(info, fmt.Sprintf("attributes.%d", os.Getpid()))
-	if err := os.WriteFile(tmp, []byte(Attributes), 0o644); err != nil {
-		return r, fmt.Errorf("making the private repository: %w", err)
-	}
-	if err := os.Rename(tmp, filepath.Join(info, "attributes")); err != nil {
+	if err := atomicfile.Write(filepath.Join(info, "attributes"), []byte(Attributes), 0o644); err != nil {
 		return r, fmt.Errorf("making the private repository: %w", err)
 	}
 	return r, nil
