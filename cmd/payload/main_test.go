@@ -44,6 +44,10 @@ func TestScripts(t *testing.T) {
 			if err := os.CopyFS(env.WorkDir, os.DirFS("testdata/toy")); err != nil {
 				return err
 			}
+			// git keeps no empty folder, so a checkout has none.
+			if err := os.MkdirAll(filepath.Join(env.WorkDir, "repo", "patches"), 0o755); err != nil {
+				return err
+			}
 			return tagUpstream(env)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
