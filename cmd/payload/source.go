@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -12,7 +13,7 @@ import (
 
 type sourceOptions struct {
 	sourceFlags
-	component string
+	component string // empty: every one
 	pristine  bool
 	repair    bool
 }
@@ -20,13 +21,18 @@ type sourceOptions struct {
 func newSourceCmd(a *app, do func(context.Context, *app, sourceOptions) error) *cobra.Command {
 	var opts sourceOptions
 	cmd := &cobra.Command{
-		Use:   "source COMPONENT",
+		Use:   "source [COMPONENT]",
 		Short: "Materialise a component's patched source and print its path",
 		Long: `Materialise a component's source: the pinned ref with the patch series applied,
-checked against payload.lock, in the store. Only the path goes to stdout.`,
-		Args: args(cobra.ExactArgs(1)),
+checked against payload.lock, in the store. Only the path goes to stdout; without
+a component, one path a line, in the order of payload.yaml.`,
+		Args: args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, pos []string) error {
-			opts.component = pos[0]
+			if len(pos) > 0 {
+				opts.component = pos[0]
+			} else if a.json {
+				return &usageError{err: errors.New("--json needs a component"), command: cmd.CommandPath()}
+			}
 			return do(cmd.Context(), a, opts)
 		},
 	}
@@ -57,11 +63,27 @@ func runSource(ctx context.Context, a *app, opts sourceOptions) error {
 	if err != nil {
 		return err
 	}
-	p, err := w.Pinned(opts.component)
+	names := []string{opts.component}
+	if opts.component == "" {
+		names = nil
+		for _, c := range w.File.Components {
+			names = append(names, c.Name)
+		}
+	}
+	for _, name := range names {
+		if err := printSource(ctx, a, w, name, opts.pristine); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printSource(ctx context.Context, a *app, w *workspace.Workspace, name string, pristine bool) error {
+	p, err := w.Pinned(name)
 	if err != nil {
 		return err
 	}
-	tree, err := w.Tree(ctx, p, opts.pristine)
+	tree, err := w.Tree(ctx, p, pristine)
 	if err != nil {
 		return err
 	}
