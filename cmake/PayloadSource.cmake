@@ -69,8 +69,9 @@ function(_payload_ask component)
   list(JOIN command " " shown)
   string(APPEND shown " source ${component} --json")
   # stderr goes through as it comes: fetching a tree takes a while and the tool tells about it.
+  # The build folder is noted in the store, which then keeps the tree for as long as the link is there.
   execute_process(
-    COMMAND ${command} source "${component}" --json
+    COMMAND "${CMAKE_COMMAND}" -E env "PAYLOAD_BUILD_DIR=${CMAKE_BINARY_DIR}" ${command} source "${component}" --json
     WORKING_DIRECTORY "${root}"
     OUTPUT_VARIABLE json
     ERROR_VARIABLE errors ECHO_ERROR_VARIABLE

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -88,6 +89,12 @@ func printSource(ctx context.Context, a *app, w *workspace.Workspace, name strin
 		return err
 	}
 	defer func() { _ = tree.Close() }() // the lock goes with the process at the latest
+	// CMake's payload_source says which build folder will link to the tree.
+	if dir := os.Getenv("PAYLOAD_BUILD_DIR"); dir != "" {
+		if err := w.Store().RecordBuild(ctx, dir); err != nil {
+			a.voice.Say("note: %v; so payload cache prune does not spare the tree", err)
+		}
+	}
 	if a.json {
 		return a.printJSON(reportSource(w, p, tree))
 	}

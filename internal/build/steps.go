@@ -38,6 +38,9 @@ func (j *job) configure(ctx context.Context) error {
 		return err
 	}
 	j.reply = done.Reply
+	if err := j.w.Store().RecordBuild(ctx, j.build.BinaryDir); err != nil {
+		j.v.Say("note: %v; so payload cache prune does not spare its trees", err)
+	}
 	switch {
 	case done.Verdict.Action == cmakerun.Keep:
 		j.v.Say("nothing to configure in %s", j.result.Binary)

@@ -162,6 +162,28 @@ func readStamp(binDir string) (*stamp, error) {
 	return &s, nil
 }
 
+// TreesIn lists the source trees that a build folder uses: those that its stamp
+// names, and those that its links lead to, which plain CMake makes too.
+func TreesIn(binDir string) []string {
+	var trees []string
+	if s, err := readStamp(binDir); err == nil {
+		for _, src := range s.Sources {
+			trees = append(trees, src.Tree)
+		}
+	}
+	links, err := os.ReadDir(filepath.Join(binDir, "src"))
+	if err != nil {
+		return trees
+	}
+	for _, link := range links {
+		target, err := os.Readlink(filepath.Join(binDir, "src", link.Name()))
+		if err == nil && !slices.Contains(trees, target) {
+			trees = append(trees, target)
+		}
+	}
+	return trees
+}
+
 // newStamp describes a configure that has just ended well.
 func newStamp(b Build, r *Reply) (*stamp, error) {
 	s := &stamp{

@@ -12,9 +12,10 @@
 //	trees/KEY            one tree, read-only; KEY is over the pristine tree and the patch digests
 //	trees/KEY.json       what it is
 //	trees/KEY.index      git's index of it, with the stat data that makes a check quick
-//	trees/KEY.lock       shared while the tree is used, exclusive while it is made
+//	trees/KEY.lock       shared while the tree is used, exclusive while it is made; its time is the last use
 //	trees/KEY.*.tmp      a tree being made, by the holder of the exclusive lock
 //	work/                downloads being unpacked, each under its own lock
+//	builds/              a file for each build folder that uses trees, with its path
 //
 // The package doesn't know how patches are applied (the caller passes Apply),
 // never changes an override, and never takes a tree on trust.

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -196,31 +195,4 @@ func temporary(base string) (string, error) {
 		return "", fmt.Errorf("making a temporary folder: %w", err)
 	}
 	return dir, nil
-}
-
-// sweep deletes what killed processes left half-made: folders whose lock
-// nobody holds, and index copies that no check can still be writing.
-func (s *Store) sweep() {
-	for _, folder := range []string{s.trees(), s.work()} {
-		entries, err := os.ReadDir(folder)
-		if err != nil {
-			continue
-		}
-		for _, entry := range entries {
-			path := filepath.Join(folder, entry.Name())
-			base, _, _ := strings.Cut(entry.Name(), ".")
-			switch {
-			case strings.HasSuffix(path, ".tmp"):
-				lock := flock.New(filepath.Join(folder, base+".lock"))
-				if ok, err := lock.TryLock(); err == nil && ok {
-					_ = removeAll(path) // what can't be deleted yet goes another time
-				}
-				release(lock)
-			case strings.Contains(entry.Name(), ".index."):
-				if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
-					_ = os.Remove(path) // another sweep may have been first
-				}
-			}
-		}
-	}
 }

@@ -111,13 +111,9 @@ func (s *Store) hold(ctx context.Context, req Request, f found, place string, lo
 		Path: place, Component: req.Component.Name, Ref: req.Ref, Commit: f.Commit, Build: f.Build,
 		Pristine: f.Tree, From: f.From, Stored: f.Stored, store: s, index: place + ".index", lock: lock,
 	}
-	var r record
-	data, err := os.ReadFile(place + ".json")
-	if err == nil {
-		err = json.Unmarshal(data, &r)
-	}
+	r, err := readRecord(place)
 	if err != nil || r.Pristine != f.Tree {
-		return nil, &DamagedError{Component: t.Component, Ref: t.Ref, Path: place, Files: []string{"its record " + filepath.Base(place) + ".json"}}
+		return nil, lostRecord(t.Component, t.Ref, place)
 	}
 	if f.Patched != "" && f.Patched != r.Patched {
 		return nil, &MismatchError{Component: t.Component, Ref: t.Ref, From: f.From, What: "patched", Want: f.Patched, Got: r.Patched}
@@ -126,6 +122,8 @@ func (s *Store) hold(ctx context.Context, req Request, f found, place string, lo
 	if err := t.Check(ctx); err != nil {
 		return nil, err
 	}
+	now := time.Now()
+	_ = os.Chtimes(place+".lock", now, now) // when it was last used; another user's store can't be told
 	how := "from " + f.From
 	if f.Stored {
 		how = "from the store (read from " + f.From + ")"
@@ -149,7 +147,7 @@ func (s *Store) build(ctx context.Context, req Request, f found, place string) (
 	if _, err := s.admit(ctx, patched, "the patched tree"); err != nil {
 		return err
 	}
-	s.sweep()
+	s.sweep(false)
 	tmp, err := temporary(place)
 	if err != nil {
 		return err

@@ -1,0 +1,266 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"payload/internal/atomicfile"
+	"payload/internal/git"
+	"payload/internal/run"
+)
+
+// TreesOf lists the source trees that a build folder was configured with, as
+// paths. Build folders belong to another package, so callers pass it in.
+type TreesOf func(buildDir string) []string
+
+// Size is what the store takes, in bytes.
+type Size struct {
+	Git   int64 // the private repository
+	Other int64 // temporaries, downloads, locks, indexes of overrides
+	Trees []Stored
+}
+
+// Total is all of it.
+func (s Size) Total() int64 {
+	total := s.Git + s.Other
+	for _, t := range s.Trees {
+		total += t.Bytes
+	}
+	return total
+}
+
+// Stored is a tree of the store as a list shows it.
+type Stored struct {
+	Path      string // the folder
+	Component string // empty, as the next ones, where the tree's record is lost
+	Ref       string
+	Commit    string
+	From      string
+	Pristine  string // git tree ids
+	Patched   string
+	Patches   int
+	Bytes     int64 // files, index and record
+	Used      time.Time
+	Builds    []string // build folders that use it
+}
+
+// Name is how a message calls the tree.
+func (t Stored) Name() string {
+	if t.Component == "" {
+		return "the tree " + filepath.Base(t.Path)
+	}
+	return t.Component + " " + t.Ref
+}
+
+// Size measures the store.
+func (s *Store) Size(treesOf TreesOf) (Size, error) {
+	users, _, err := s.users(treesOf)
+	if err != nil {
+		return Size{}, err
+	}
+	trees, err := s.stock(users)
+	if err != nil {
+		return Size{}, err
+	}
+	size := Size{Git: sizeOf(s.repo.Dir), Trees: trees}
+	size.Other = sizeOf(s.dir) - size.Total()
+	return size, nil
+}
+
+// stock lists the trees that are laid out.
+func (s *Store) stock(users map[string][]string) ([]Stored, error) {
+	entries, err := os.ReadDir(s.trees())
+	if err != nil {
+		return nil, fmt.Errorf("reading the store: %w", err)
+	}
+	var stock []Stored
+	for _, entry := range entries {
+		key := entry.Name()
+		if !entry.IsDir() || strings.Contains(key, ".") {
+			continue
+		}
+		t := Stored{Path: filepath.Join(s.trees(), key), Builds: users[key]}
+		for _, part := range []string{t.Path, t.Path + ".json", t.Path + ".index"} {
+			t.Bytes += sizeOf(part)
+		}
+		if info, err := os.Stat(t.Path + ".lock"); err == nil {
+			t.Used = info.ModTime() // see hold
+		}
+		if r, err := readRecord(t.Path); err == nil {
+			t.Component, t.Ref, t.Commit, t.From = r.Component, r.Ref, r.Commit, r.From
+			t.Pristine, t.Patched, t.Patches = r.Pristine, r.Patched, len(r.Patches)
+		}
+		stock = append(stock, t)
+	}
+	slices.SortStableFunc(stock, func(a, b Stored) int {
+		return cmp.Or(cmp.Compare(a.Component, b.Component), cmp.Compare(a.Ref, b.Ref))
+	})
+	return stock, nil
+}
+
+func readRecord(place string) (record, error) {
+	var r record
+	data, err := os.ReadFile(place + ".json")
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	return r, err
+}
+
+// sizeOf adds up the files at and below path. What goes away meanwhile counts
+// for nothing.
+func sizeOf(path string) (bytes int64) {
+	_ = filepath.WalkDir(path, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return nil
+		}
+		if info, err := entry.Info(); err == nil {
+			bytes += info.Size()
+		}
+		return nil
+	})
+	return bytes
+}
+
+// RecordBuild notes that a build folder uses trees of this store, which spares
+// them from Prune for as long as the folder names them. To be called while the
+// trees are held and after the folder names them.
+func (s *Store) RecordBuild(ctx context.Context, buildDir string) error {
+	dir, err := filepath.Abs(buildDir)
+	if err != nil {
+		return fmt.Errorf("recording the build folder: %w", err)
+	}
+	lock, err := s.lockBuilds(ctx)
+	if err != nil {
+		return fmt.Errorf("recording the build folder %s: %w", dir, err)
+	}
+	defer release(lock)
+	if err := os.MkdirAll(s.builds(), 0o755); err != nil {
+		return fmt.Errorf("recording the build folder %s: %w", dir, err)
+	}
+	return atomicfile.Write(filepath.Join(s.builds(), digest(dir)), []byte(dir+"\n"), 0o644)
+}
+
+func (s *Store) builds() string { return filepath.Join(s.dir, "builds") }
+
+// lockBuilds is held while a build folder is recorded, and by Prune from
+// reading the records to deleting the last tree.
+func (s *Store) lockBuilds(ctx context.Context) (*flock.Flock, error) {
+	return acquire(ctx, s.builds()+".lock", false, nil)
+}
+
+// users reads which build folders use which trees, by key. A tree's key says
+// what it holds, so it does where a store was moved or is reached by a link.
+// stale are the records of folders that name no tree any more.
+func (s *Store) users(treesOf TreesOf) (users map[string][]string, stale []string, err error) {
+	entries, err := os.ReadDir(s.builds())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("reading which builds use the store: %w", err)
+	}
+	users = map[string][]string{}
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), ".") { // being written
+			continue
+		}
+		path := filepath.Join(s.builds(), entry.Name())
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // pruned meanwhile
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading which builds use the store: %w", err)
+		}
+		dir := strings.TrimSuffix(string(data), "\n")
+		trees := treesOf(dir)
+		if len(trees) == 0 {
+			stale = append(stale, path)
+		}
+		for _, tree := range trees {
+			if key := filepath.Base(tree); !slices.Contains(users[key], dir) {
+				users[key] = append(users[key], dir)
+			}
+		}
+	}
+	return users, stale, nil
+}
+
+// fsckLimit bounds the check of the private repository, whose size has none.
+const fsckLimit = 10 * time.Minute
+
+// Verify checks every stored tree and the private repository. It returns how
+// many trees it checked and what is damaged; for the repository, Files holds
+// git's words and Component is empty.
+func (s *Store) Verify(ctx context.Context) (checked int, damaged []*DamagedError, err error) {
+	trees, err := s.stock(nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, t := range trees {
+		lock, err := acquire(ctx, t.Path+".lock", true, nil)
+		if err != nil {
+			return checked, damaged, err
+		}
+		bad, err := s.verifyTree(ctx, t)
+		release(lock)
+		if err != nil {
+			return checked, damaged, err
+		}
+		checked++
+		if bad != nil {
+			damaged = append(damaged, bad)
+		}
+	}
+	bad, err := s.verifyRepo(ctx)
+	if bad != nil {
+		damaged = append(damaged, bad)
+	}
+	return checked, damaged, err
+}
+
+// verifyTree checks one tree, whose lock is held.
+func (s *Store) verifyTree(ctx context.Context, t Stored) (*DamagedError, error) {
+	if !s.laidOut(filepath.Base(t.Path)) {
+		return nil, nil // pruned meanwhile
+	}
+	r, err := readRecord(t.Path)
+	if err != nil {
+		return lostRecord(t.Component, t.Ref, t.Path), nil
+	}
+	tree := Tree{Path: t.Path, Component: r.Component, Ref: r.Ref, Patched: r.Patched, store: s, index: t.Path + ".index"}
+	err = tree.Check(ctx)
+	if bad, ok := errors.AsType[*DamagedError](err); ok {
+		return bad, nil
+	}
+	return nil, err
+}
+
+func lostRecord(component, ref, place string) *DamagedError {
+	return &DamagedError{Component: component, Ref: ref, Path: place, Files: []string{"its record " + filepath.Base(place) + ".json"}}
+}
+
+func (s *Store) verifyRepo(ctx context.Context) (*DamagedError, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, fsckLimit, fmt.Errorf("git fsck took longer than %s", fsckLimit))
+	defer cancel()
+	out, err := s.repo.Do(ctx, git.Call{Args: []string{"fsck", "--no-dangling", "--no-progress"}})
+	exit, failed := errors.AsType[*run.ExitError](err)
+	if failed && exit.Signal == "" && ctx.Err() == nil {
+		words := strings.Split(strings.TrimSpace(exit.Stderr+string(out)), "\n")
+		words = slices.DeleteFunc(words, func(line string) bool { return strings.HasPrefix(line, "notice: ") })
+		return &DamagedError{Path: s.repo.Dir, Files: words}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("checking the git objects of the store: %w", err)
+	}
+	return nil, nil
+}

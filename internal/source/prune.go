@@ -1,0 +1,228 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"payload/internal/git"
+)
+
+// PruneOptions say what goes. A tree that a process holds or, but for Damaged,
+// that a build folder names stays in any case.
+type PruneOptions struct {
+	TreesOf TreesOf
+	Older   time.Duration // only trees that weren't used for so long
+	All     bool          // also the indexes that make reading an override quick
+	Damaged bool          // damaged trees and a damaged private repository, and nothing else
+	DryRun  bool          // only tell
+}
+
+// Pruned is what a Prune took away, or would have.
+type Pruned struct {
+	Trees   []Stored
+	Spared  []Spared
+	Files   []Removed // temporaries and whatever else is no tree
+	Records int       // of build folders that use nothing any more
+}
+
+// Bytes is what was freed.
+func (p Pruned) Bytes() (total int64) {
+	for _, t := range p.Trees {
+		total += t.Bytes
+	}
+	for _, f := range p.Files {
+		total += f.Bytes
+	}
+	return total
+}
+
+// Spared is a tree that stayed.
+type Spared struct {
+	Stored
+	Why string
+}
+
+// Removed is a file or folder of the store that was deleted.
+type Removed struct {
+	Path  string
+	Bytes int64
+}
+
+// Prune deletes what nobody uses. Objects of the private repository stay: trees
+// are laid out again from them, and processes that write objects hold no lock
+// that would tell when collecting garbage is safe.
+func (s *Store) Prune(ctx context.Context, opts PruneOptions) (Pruned, error) {
+	if !opts.DryRun {
+		// No build can be recorded between the look and the deletion. One that is
+		// still to be holds its trees.
+		lock, err := s.lockBuilds(ctx)
+		if err != nil {
+			return Pruned{}, err
+		}
+		defer release(lock)
+	}
+	users, stale, err := s.users(opts.TreesOf)
+	if err != nil {
+		return Pruned{}, err
+	}
+	trees, err := s.stock(users)
+	if err != nil {
+		return Pruned{}, err
+	}
+	var p Pruned
+	for _, t := range trees {
+		if err := ctx.Err(); err != nil {
+			return p, context.Cause(ctx)
+		}
+		if err := s.pruneTree(ctx, t, opts, &p); err != nil {
+			return p, err
+		}
+	}
+	if opts.Damaged {
+		return p, s.pruneRepo(ctx, opts, &p)
+	}
+	p.Records = len(stale)
+	p.Files = s.sweep(opts.DryRun)
+	if opts.All {
+		p.Files = append(p.Files, s.sweepOverrides(opts.DryRun)...)
+	}
+	if !opts.DryRun {
+		for _, path := range stale {
+			if err := os.Remove(path); err != nil {
+				return p, fmt.Errorf("deleting the record of a build folder: %w", err)
+			}
+		}
+	}
+	return p, nil
+}
+
+// pruneTree deletes one tree unless there's a reason against it.
+func (s *Store) pruneTree(ctx context.Context, t Stored, opts PruneOptions, p *Pruned) error {
+	spare := func(why string) { p.Spared = append(p.Spared, Spared{Stored: t, Why: why}) }
+	switch {
+	case opts.Damaged: // of no use to the builds that name it
+	case len(t.Builds) > 0:
+		spare("used by " + strings.Join(t.Builds, ", "))
+		return nil
+	case opts.Older > 0 && time.Since(t.Used) < opts.Older:
+		spare("last used " + t.Used.Format(time.DateOnly))
+		return nil
+	}
+	lock := flock.New(t.Path + ".lock")
+	defer release(lock)
+	ok, err := lock.TryLock()
+	if err != nil {
+		return fmt.Errorf("locking %s: %w", t.Path, err)
+	}
+	if !ok {
+		spare("in use by another process")
+		return nil
+	}
+	if !s.laidOut(filepath.Base(t.Path)) {
+		return nil // another prune was first
+	}
+	if opts.Damaged {
+		bad, err := s.verifyTree(ctx, t)
+		if err != nil || bad == nil {
+			return err
+		}
+	}
+	if !opts.DryRun {
+		if err := s.discard(t.Path); err != nil {
+			return err
+		}
+	}
+	p.Trees = append(p.Trees, t)
+	return nil
+}
+
+// pruneRepo makes a damaged private repository anew, empty. What it held is
+// read from its sources again; the trees on disk don't need it.
+func (s *Store) pruneRepo(ctx context.Context, opts PruneOptions, p *Pruned) error {
+	lock, err := s.lockGit(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer release(lock)
+	bad, err := s.verifyRepo(ctx)
+	if err != nil || bad == nil {
+		return err
+	}
+	p.Files = append(p.Files, Removed{Path: s.repo.Dir, Bytes: sizeOf(s.repo.Dir)})
+	if opts.DryRun {
+		return nil
+	}
+	// Out of its place first, so that nobody meets half of it.
+	tmp, err := temporary(filepath.Join(s.work(), "git"))
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(s.repo.Dir, filepath.Join(tmp, "git")); err != nil {
+		return fmt.Errorf("deleting the git objects of the store: %w", err)
+	}
+	if _, err := git.Open(ctx, s.repo.Dir); err != nil {
+		return fmt.Errorf("making the store's repository anew: %w", err)
+	}
+	return removeAll(tmp)
+}
+
+// sweep deletes what killed processes left half-made: folders whose lock
+// nobody holds, and files that nobody can still be writing. It returns what
+// went; what can't be deleted yet goes another time.
+func (s *Store) sweep(dryRun bool) (gone []Removed) {
+	for _, folder := range []string{s.trees(), s.work(), filepath.Join(s.repo.Dir, "objects", "pack")} {
+		entries, err := os.ReadDir(folder)
+		if err != nil {
+			continue
+		}
+		for _, entry := range entries {
+			name := entry.Name()
+			base, _, _ := strings.Cut(name, ".")
+			switch {
+			case strings.HasSuffix(name, ".tmp"):
+				gone = append(gone, removeUnlocked(filepath.Join(folder, base), filepath.Join(folder, name), dryRun)...)
+			case strings.Contains(name, ".index."), strings.HasPrefix(name, "."), strings.HasPrefix(name, "tmp_"):
+				if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
+					gone = append(gone, remove(filepath.Join(folder, name), dryRun)...)
+				}
+			}
+		}
+	}
+	return gone
+}
+
+// sweepOverrides deletes the indexes of folders that were used as a source.
+func (s *Store) sweepOverrides(dryRun bool) (gone []Removed) {
+	indexes, err := filepath.Glob(filepath.Join(s.work(), "override-*.index"))
+	if err != nil {
+		return nil
+	}
+	for _, index := range indexes {
+		gone = append(gone, removeUnlocked(strings.TrimSuffix(index, ".index"), index, dryRun)...)
+	}
+	return gone
+}
+
+// removeUnlocked is remove, unless somebody holds base's lock.
+func removeUnlocked(base, path string, dryRun bool) []Removed {
+	lock := flock.New(base + ".lock")
+	defer release(lock)
+	if ok, err := lock.TryLock(); err != nil || !ok {
+		return nil
+	}
+	return remove(path, dryRun)
+}
+
+func remove(path string, dryRun bool) []Removed {
+	r := Removed{Path: path, Bytes: sizeOf(path)}
+	if !dryRun && removeAll(path) != nil {
+		return nil
+	}
+	return []Removed{r}
+}
