@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gofrs/flock"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"payload/internal/testkit"
@@ -53,6 +54,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"replace": replace,
 			"exits":   exits,
+			"hold":    hold,
 		},
 	})
 }
@@ -140,4 +142,17 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if strconv.Itoa(code) != args[0] {
 		ts.Fatalf("exit code %d, want %s", code, args[0])
 	}
+}
+
+// hold holds the stored tree whose path FILE has, as a build does, until the
+// script ends: hold FILE.
+func hold(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: hold FILE")
+	}
+	lock := flock.New(strings.TrimSpace(ts.ReadFile(args[0])) + ".lock")
+	if ok, err := lock.TryRLock(); err != nil || !ok {
+		ts.Fatalf("holding the tree: %v, %v", ok, err)
+	}
+	ts.Defer(func() { _ = lock.Close() })
 }

@@ -98,6 +98,7 @@ func newRootCmd(a *app) *cobra.Command {
 	})
 	root.AddCommand(
 		newBuildCmd(a, runBuild),
+		newCacheCmd(a, runCache),
 		newDoctorCmd(a, runDoctor),
 		newLockCmd(a, runLock),
 		newPatchCmd(a),
