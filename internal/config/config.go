@@ -27,6 +27,13 @@ type File struct {
 	Components []Component // in the order of the file
 }
 
+// document is the file's form. docs/payload.schema.json says the same; a test
+// holds the two equal.
+type document struct {
+	Version    int           `yaml:"version"`
+	Components yaml.MapSlice `yaml:"components"`
+}
+
 // Component is one upstream project that the repository pins. Paths are
 // relative to File.Root, with forward slashes.
 type Component struct {
@@ -163,7 +170,7 @@ func Load(root string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", FileName, err)
 	}
-	f, err := parse(data)
+	f, err := Parse(data)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
@@ -173,15 +180,14 @@ func Load(root string) (*File, error) {
 	return f, nil
 }
 
-func parse(data []byte) (*File, error) {
+// Parse reads and checks the text of a payload.yaml; Root is left empty. Errors
+// name line and column.
+func Parse(data []byte) (*File, error) {
 	tree, err := parser.ParseBytes(data, 0)
 	if err != nil {
 		return nil, errors.New(yaml.FormatError(err, false, true))
 	}
-	var doc struct {
-		Version    int           `yaml:"version"`
-		Components yaml.MapSlice `yaml:"components"`
-	}
+	var doc document
 	if err := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict(), yaml.UseOrderedMap()).Decode(&doc); err != nil {
 		return nil, errors.New(yaml.FormatError(err, false, true))
 	}
