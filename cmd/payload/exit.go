@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"payload/internal/adopt"
 	"payload/internal/build"
 	"payload/internal/cmakerun"
 	"payload/internal/config"
@@ -56,7 +57,16 @@ func failureOf(ctx context.Context, err error) failure {
 		return failure{code: exitUsage}
 	}
 	if errors.Is(err, config.ErrNoFile) {
-		return failure{code: exitUsage, hint: "run in a repository that has a payload.yaml, or name it with -C DIR"}
+		return failure{code: exitUsage, hint: "run in a repository that has a payload.yaml, name it with -C DIR, or start one: payload init"}
+	}
+	if e, ok := as[*adopt.ExistsError](err); ok {
+		if e.Path == config.FileName {
+			return failure{code: exitFailed, hint: "payload status"}
+		}
+		return failure{code: exitFailed, hint: "look at " + e.Path + " and move it away; nothing was written"}
+	}
+	if errors.Is(err, adopt.ErrNothing) {
+		return failure{code: exitFailed, hint: "payload init --component NAME --upstream URL --ref REF"}
 	}
 	if _, ok := as[*config.UnknownComponentError](err); ok {
 		return failure{code: exitUsage, hint: "payload status"}

@@ -100,6 +100,7 @@ func newRootCmd(a *app) *cobra.Command {
 		newBuildCmd(a, runBuild),
 		newCacheCmd(a, runCache),
 		newDoctorCmd(a, runDoctor),
+		newInitCmd(a, runInit),
 		newLockCmd(a, runLock),
 		newPatchCmd(a),
 		newSourceCmd(a, runSource),
