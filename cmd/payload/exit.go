@@ -83,6 +83,9 @@ func failureOf(ctx context.Context, err error) failure {
 	if e, ok := as[*noPatchesError](err); ok {
 		return failure{code: exitFailed, hint: "add \"patches: FOLDER\" to " + e.component + " in " + config.FileName}
 	}
+	if e, ok := as[*noSuchPatchError](err); ok {
+		return failure{code: exitUsage, hint: "payload patch check " + e.component}
+	}
 	if e, ok := as[*patch.NoWorkFolderError](err); ok {
 		return failure{code: exitFailed, hint: "payload patch new COMPONENT --title TITLE opens " + e.Dir}
 	}

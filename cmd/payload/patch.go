@@ -19,7 +19,10 @@ func newPatchCmd(a *app) *cobra.Command {
 		Use: "patch", Short: "Check and edit the patch series of a component", Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newPatchCheckCmd(a, runPatchCheck), newPatchNewCmd(a, runPatchNew), newPatchExportCmd(a, runPatchExport))
+	cmd.AddCommand(
+		newPatchCheckCmd(a, runPatchCheck), newPatchEditCmd(a, runPatchEdit), newPatchExplainCmd(a, runPatchExplain),
+		newPatchExportCmd(a, runPatchExport), newPatchNewCmd(a, runPatchNew), newPatchRefreshCmd(a, runPatchRefresh),
+	)
 	return cmd
 }
 
@@ -77,6 +80,9 @@ func runPatchCheck(ctx context.Context, a *app, opts patchCheckOptions) error {
 	case patch.ResultClean:
 		return nil
 	case patch.ResultRefresh:
+		if ref == p.Ref {
+			a.voice.Say("hint: payload patch refresh %s", opts.component)
+		}
 		return &reported{code: exitFindings}
 	}
 	return &reported{code: exitConflict}
@@ -96,6 +102,61 @@ func printPatchReport(w io.Writer, r patch.Report) {
 			}
 		}
 	}
+}
+
+type patchEditOptions struct {
+	sourceFlags
+	component string
+	done      bool
+}
+
+func newPatchEditCmd(a *app, do func(context.Context, *app, patchEditOptions) error) *cobra.Command {
+	var opts patchEditOptions
+	cmd := &cobra.Command{
+		Use:   "edit COMPONENT [--done]",
+		Short: "Open the series as commits in a work folder, to change them",
+		Long: `Open the patched source as an ordinary git repository in build/patch/COMPONENT,
+one commit a patch, to be changed with ordinary git (rebase -i, commit --amend).
+--done writes the commits back, as ` + "`payload patch export`" + ` does.
+Only the folder's path goes to stdout.`,
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, pos []string) error {
+			opts.component = pos[0]
+			return do(cmd.Context(), a, opts)
+		},
+	}
+	opts.add(cmd)
+	cmd.Flags().BoolVar(&opts.done, "done", false, "write the series from the commits")
+	return cmd
+}
+
+func runPatchEdit(ctx context.Context, a *app, opts patchEditOptions) error {
+	if opts.done {
+		return runPatchExport(ctx, a, patchExportOptions{component: opts.component})
+	}
+	w, err := a.open(ctx, opts.sourceFlags)
+	if err != nil {
+		return err
+	}
+	p, err := withPatches(w, opts.component)
+	if err != nil {
+		return err
+	}
+	pristine, err := w.Pristine(ctx, p)
+	if err != nil {
+		return err
+	}
+	dir := workFolder(w, opts.component)
+	dropped, err := patch.Open(ctx, w.Store().Repo(), pristine.Tree, p.Ref, p.Series, dir)
+	if err != nil {
+		return w.Named(err, p)
+	}
+	for _, file := range dropped {
+		a.voice.Say("%s changes nothing here any more and has no commit", file)
+	}
+	a.voice.Say("change the commits there, then: payload patch edit %s --done", opts.component)
+	fmt.Fprintln(a.stdout, dir)
+	return nil
 }
 
 type patchNewOptions struct {
@@ -197,13 +258,6 @@ func runPatchExport(ctx context.Context, a *app, opts patchExportOptions) error 
 	if err != nil {
 		return err
 	}
-	for _, c := range changes {
-		fmt.Fprintln(a.stdout, c)
-	}
-	if len(changes) == 0 {
-		a.voice.Say("the series holds this already")
-		return nil
-	}
-	a.voice.Say("now: payload lock %s", opts.component)
+	a.printChanges(changes, opts.component)
 	return nil
 }

@@ -18,13 +18,8 @@ import (
 func (w *Workspace) apply(p Pinned) func(context.Context, git.Repo, string) (string, error) {
 	return func(ctx context.Context, repo git.Repo, pristine string) (string, error) {
 		tree, report, err := patch.Apply(ctx, repo, pristine, p.Series)
-		var conflict *patch.ConflictError
-		if errors.As(err, &conflict) {
-			conflict.Report.Component, conflict.Report.Ref = p.Component.Name, p.Ref
-			return "", err
-		}
 		if err != nil {
-			return "", fmt.Errorf("applying the series to %s %s: %w", p.Component.Name, p.Ref, err)
+			return "", w.Named(err, p)
 		}
 		for _, v := range report.Patches {
 			if v.Verdict != patch.Clean {
@@ -33,6 +28,16 @@ func (w *Workspace) apply(p Pinned) func(context.Context, git.Repo, string) (str
 		}
 		return tree, nil
 	}
+}
+
+// Named is the error of applying p's series, with what it was applied to.
+func (w *Workspace) Named(err error, p Pinned) error {
+	var conflict *patch.ConflictError
+	if errors.As(err, &conflict) {
+		conflict.Report.Component, conflict.Report.Ref = p.Component.Name, p.Ref
+		return err // its own message names them
+	}
+	return fmt.Errorf("applying the series to %s %s: %w", p.Component.Name, p.Ref, err)
 }
 
 // Relock resolves one component's pin as it stands: its commit, and the trees
