@@ -55,10 +55,14 @@ func runPatchRefresh(ctx context.Context, a *app, opts patchRefreshOptions) erro
 
 // printChanges tells what was done to the files of a series.
 func (a *app) printChanges(changes []patch.Change, component string) {
+	written := 0
 	for _, c := range changes {
 		fmt.Fprintln(a.stdout, c)
+		if c.Kind != patch.Ignored {
+			written++
+		}
 	}
-	if len(changes) == 0 {
+	if written == 0 {
 		a.voice.Say("the series holds this already")
 		return
 	}

@@ -43,8 +43,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 			code = exitFailed
 		}
 	}()
-	// A terminal that goes away (SIGHUP) doesn't reach children in groups of their own.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
 	defer stop()
 	root := newRootCmd(a)
 	// Known before the flags are parsed, since parsing them may fail.
@@ -61,6 +60,13 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 		return exitDone
 	}
 	return a.report(ctx, stderr, err)
+}
+
+// stopSignals are those that end a command in order. A terminal that goes away
+// (SIGHUP) does too, since it doesn't reach children in groups of their own;
+// what the caller had ignored, as nohup does, stays ignored.
+func stopSignals() []os.Signal {
+	return slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
 }
 
 // checked remembers that a write failed: data that did not arrive is no success.

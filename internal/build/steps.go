@@ -34,13 +34,15 @@ func (j *job) configure(ctx context.Context) error {
 		return err
 	}
 	done, err := cmakerun.Configure(ctx, j.build, nil)
+	// The folder names its trees even where configuring failed.
+	waiting := func() { j.v.Say("waiting for a prune of the store") }
+	if err := j.w.Store().RecordBuild(ctx, j.build.BinaryDir, waiting); err != nil && ctx.Err() == nil {
+		j.v.Say("note: %v; so payload cache prune does not spare its trees", err)
+	}
 	if err != nil {
 		return err
 	}
 	j.reply = done.Reply
-	if err := j.w.Store().RecordBuild(ctx, j.build.BinaryDir); err != nil {
-		j.v.Say("note: %v; so payload cache prune does not spare its trees", err)
-	}
 	switch {
 	case done.Verdict.Action == cmakerun.Keep:
 		j.v.Say("nothing to configure in %s", j.result.Binary)
@@ -109,16 +111,13 @@ func (j *job) stage(ctx context.Context) (err error) {
 	if err := j.sweep(); err != nil {
 		return fmt.Errorf("staging: %w", err)
 	}
-	fresh, err := os.MkdirTemp(filepath.Dir(j.dist()), "."+j.preset.Name+"-")
-	if err != nil {
+	fresh := filepath.Join(j.staging(), "new")
+	if err := os.Mkdir(fresh, 0o755); err != nil {
 		return fmt.Errorf("staging: %w", err)
 	}
 	defer func() {
-		err = errors.Join(err, os.RemoveAll(fresh))
+		err = errors.Join(err, os.RemoveAll(j.staging()))
 	}()
-	if err := os.Chmod(fresh, 0o755); err != nil {
-		return fmt.Errorf("staging: %w", err)
-	}
 	components := j.preset.Vendor.Components
 	if len(components) == 0 {
 		components = []string{""}
@@ -149,7 +148,7 @@ func (j *job) stage(ctx context.Context) (err error) {
 	if err := j.describe(lib); err != nil {
 		return err
 	}
-	if err := swap(fresh, j.dist()); err != nil {
+	if err := swap(fresh, j.dist(), j.aside()); err != nil {
 		return fmt.Errorf("staging: %w", err)
 	}
 	staged := filepath.Join(j.dist(), "lib", "payload")
@@ -169,41 +168,49 @@ func (j *job) stage(ctx context.Context) (err error) {
 	return nil
 }
 
-// sweep makes the folder of staged trees and clears what a killed build left.
-// The build folder's lock is held, so nobody else stages this preset.
+// staging is where a preset's tree is put together, and aside where the one
+// before it waits until the new one is in its place. No preset's name can make
+// another's: a name has no slash.
+func (j *job) staging() string {
+	return filepath.Join(filepath.Dir(j.dist()), ".staging", j.preset.Name)
+}
+func (j *job) aside() string { return filepath.Join(j.staging(), "old") }
+
+// sweep makes the folder to stage in, and clears what a killed build left. A
+// tree that it had put aside goes back first. The build folder's lock is held,
+// so nobody else stages this preset.
 func (j *job) sweep() error {
-	dir := filepath.Dir(j.dist())
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	left, err := filepath.Glob(filepath.Join(dir, "."+j.preset.Name+"-*"))
-	if err != nil {
-		return err
-	}
-	for _, old := range left {
-		if err := os.RemoveAll(old); err != nil {
+	if !exists(j.dist()) && exists(j.aside()) {
+		if err := os.Rename(j.aside(), j.dist()); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := os.RemoveAll(j.staging()); err != nil {
+		return err
+	}
+	return os.MkdirAll(j.staging(), 0o755)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // swap puts the folder fresh where old is, and puts old back when it can't.
-func swap(fresh, old string) error {
-	gone := fresh + ".old"
-	had := true
-	if err := os.Rename(old, gone); errors.Is(err, os.ErrNotExist) {
-		had = false
-	} else if err != nil {
-		return err
+func swap(fresh, old, aside string) error {
+	had := exists(old)
+	if had {
+		if err := os.Rename(old, aside); err != nil {
+			return err
+		}
 	}
 	if err := os.Rename(fresh, old); err != nil {
 		if had {
-			err = errors.Join(err, os.Rename(gone, old))
+			err = errors.Join(err, os.Rename(aside, old))
 		}
 		return err
 	}
-	return os.RemoveAll(gone)
+	return nil
 }
 
 // complete makes sure that every module that was compiled is staged. A program

@@ -224,9 +224,12 @@ func replaceable(ctx context.Context, workdir string) error {
 		return &WorkError{Dir: workdir, Why: "it is there and was not made for patches"}
 	}
 	w := git.Repo{Dir: filepath.Join(workdir, ".git")}
-	changed, _, err := dirty(ctx, w, workdir)
+	changed, ignored, err := dirty(ctx, w, workdir)
 	if err != nil {
 		return err
+	}
+	if len(ignored) > 0 {
+		return &WorkError{Dir: workdir, Why: fmt.Sprintf("%d files in it are in no patch, because a .gitignore names them, such as %s", len(ignored), ignored[0])}
 	}
 	if len(changed) > 0 {
 		return &WorkError{Dir: workdir, Why: fmt.Sprintf("%d changed files in it were not exported, such as %s", len(changed), changed[0])}

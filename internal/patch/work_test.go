@@ -153,6 +153,13 @@ func TestNewPatch(t *testing.T) {
 	if changes, err := Export(t.Context(), work, dir); err != nil || len(changes) != 1 {
 		t.Errorf("again: %v, %v", changes, err)
 	}
+	// Replaced, but for a file that is in no patch.
+	if err := New(t.Context(), repo, tree, "v1", mustLoad(t, dir), work, "another"); !errors.As(err, &inTheWay) || !strings.Contains(err.Error(), "b.out") {
+		t.Errorf("an ignored file: %v", err)
+	}
+	if err := os.Remove(filepath.Join(work, "b.out")); err != nil {
+		t.Fatal(err)
+	}
 	if err := New(t.Context(), repo, tree, "v1", mustLoad(t, dir), work, "another"); err != nil {
 		t.Errorf("after the export: %v", err)
 	}

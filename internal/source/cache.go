@@ -136,12 +136,13 @@ func sizeOf(path string) (bytes int64) {
 // RecordBuild notes that a build folder uses trees of this store, which spares
 // them from Prune for as long as the folder names them. To be called while the
 // trees are held and after the folder names them.
-func (s *Store) RecordBuild(ctx context.Context, buildDir string) error {
+// waiting, where not nil, is called when a prune has to end first.
+func (s *Store) RecordBuild(ctx context.Context, buildDir string, waiting func()) error {
 	dir, err := filepath.Abs(buildDir)
 	if err != nil {
 		return fmt.Errorf("recording the build folder: %w", err)
 	}
-	lock, err := s.lockBuilds(ctx)
+	lock, err := s.lockBuilds(ctx, waiting)
 	if err != nil {
 		return fmt.Errorf("recording the build folder %s: %w", dir, err)
 	}
@@ -156,8 +157,8 @@ func (s *Store) builds() string { return filepath.Join(s.dir, "builds") }
 
 // lockBuilds is held while a build folder is recorded, and by Prune from
 // reading the records to deleting the last tree.
-func (s *Store) lockBuilds(ctx context.Context) (*flock.Flock, error) {
-	return acquire(ctx, s.builds()+".lock", false, nil)
+func (s *Store) lockBuilds(ctx context.Context, waiting func()) (*flock.Flock, error) {
+	return acquire(ctx, s.builds()+".lock", false, waiting)
 }
 
 // users reads which build folders use which trees, by key. A tree's key says
@@ -249,12 +250,21 @@ func lostRecord(component, ref, place string) *DamagedError {
 	return &DamagedError{Component: component, Ref: ref, Path: place, Files: []string{"its record " + filepath.Base(place) + ".json"}}
 }
 
+// saysDamaged finds what git says of a repository that is too broken to check.
+func saysDamaged(stderr string) bool {
+	return slices.ContainsFunc([]string{"not a git repository", "corrupt", "loose object", "bad object", "packfile"}, func(sign string) bool {
+		return strings.Contains(stderr, sign)
+	})
+}
+
 func (s *Store) verifyRepo(ctx context.Context) (*DamagedError, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fsckLimit, fmt.Errorf("git fsck took longer than %s", fsckLimit))
 	defer cancel()
 	out, err := s.repo.Do(ctx, git.Call{Args: []string{"fsck", "--no-dangling", "--no-progress"}})
 	exit, failed := errors.AsType[*run.ExitError](err)
-	if failed && exit.Signal == "" && ctx.Err() == nil {
+	// git answers 128 and more where it could not look: out of memory, a file
+	// that can't be read. That is no word about the objects, unless it says so.
+	if failed && exit.Signal == "" && ctx.Err() == nil && (exit.Code < 128 || saysDamaged(exit.Stderr)) {
 		words := strings.Split(strings.TrimSpace(exit.Stderr+string(out)), "\n")
 		words = slices.DeleteFunc(words, func(line string) bool { return strings.HasPrefix(line, "notice: ") })
 		return &DamagedError{Path: s.repo.Dir, Files: words}, nil

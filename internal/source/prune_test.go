@@ -34,7 +34,7 @@ func TestPruneGoesByBuildsAndAge(t *testing.T) {
 	// Reached by a link, or before the store moved, it is the same tree.
 	testkit.Write(t, note, filepath.Join("elsewhere", "trees", filepath.Base(tree.Path)))
 	for range 2 { // recorded twice, it counts once
-		must(t, s.RecordBuild(t.Context(), dir))
+		must(t, s.RecordBuild(t.Context(), dir, nil))
 	}
 	size, err := s.Size(listed)
 	must(t, err)
@@ -133,5 +133,20 @@ func TestPruneSweeps(t *testing.T) {
 	}
 	if p, err = s.Prune(t.Context(), PruneOptions{TreesOf: listed, All: true}); err != nil || len(p.Files) != 1 || p.Files[0].Path != index {
 		t.Errorf("all: %+v, %v", p, err)
+	}
+}
+
+// A git that could not look says nothing about the objects.
+func TestFsckThatFailsIsNoDamage(t *testing.T) {
+	for text, damaged := range map[string]bool{
+		"fatal: Out of memory, malloc failed":                false,
+		"fatal: detected dubious ownership in repository":    false,
+		"fatal: not a git repository: '/x'":                  true,
+		"fatal: loose object 8d5 (stored in x) is corrupt":   true,
+		"error: packfile ./objects/pack/p.pack is truncated": true,
+	} {
+		if got := saysDamaged(text); got != damaged {
+			t.Errorf("%q: damaged %v", text, got)
+		}
 	}
 }

@@ -167,7 +167,7 @@ func (s *Store) find(ctx context.Context, req Request, onDisk bool) (found, erro
 			if err == nil {
 				return f, nil
 			}
-			if !passable(ctx, err) {
+			if !Passable(ctx, err) {
 				return found{}, err
 			}
 			skip("git", err)
@@ -181,7 +181,7 @@ func (s *Store) find(ctx context.Context, req Request, onDisk bool) (found, erro
 				if err == nil {
 					return f, nil
 				}
-				if !passable(ctx, err) {
+				if !Passable(ctx, err) {
 					return found{}, err
 				}
 				skip(m.ID(), err)
@@ -191,9 +191,9 @@ func (s *Store) find(ctx context.Context, req Request, onDisk bool) (found, erro
 	return found{}, tried
 }
 
-// passable says whether the next source may be tried. A source that gave
+// Passable says whether the next source may be tried after err. A source that gave
 // nothing is passed over; one that gave something wrong must be seen.
-func passable(ctx context.Context, err error) bool {
+func Passable(ctx context.Context, err error) bool {
 	var (
 		digest   *DigestError
 		mismatch *MismatchError

@@ -57,25 +57,22 @@ func (w *Workspace) Relock(ctx context.Context, name string) (pin.Entry, error) 
 		if s.asked {
 			got, err = w.store.Pristine(ctx, s.request)
 		}
+		if err != nil && !errors.Is(err, errNotAsked) && !source.Passable(ctx, err) {
+			return entry, err // what a source gave is wrong: that must be seen
+		}
+		keep := false
 		if err != nil {
-			if ctx.Err() != nil {
-				return entry, err
-			}
 			unread = append(unread, fmt.Sprintf("%s: %v", s.from, err))
 			row, ok := old.Source(s.from)
-			if ok && slices.Equal(old.Patches, entry.Patches) {
-				w.tell("%s: the row of %s is kept", name, s.from)
-				entry.Commit = old.Commit
-				entry.Sources = append(entry.Sources, row)
+			keep = ok && slices.Equal(old.Patches, entry.Patches)
+			if ok && !keep { // the series changed; is what it applies to still here?
+				ok, _ = w.store.Repo().Has(ctx, row.Pristine+"^{tree}")
+			}
+			if !ok {
+				w.tell("%s: not locked from %s: %v", name, s.from, err)
 				continue
 			}
-			has, errHas := w.store.Repo().Has(ctx, row.Pristine+"^{tree}")
-			if !ok || !has || errHas != nil {
-				w.tell("%s: not locked from %s", name, s.from)
-				continue
-			}
-			// The series changed, and what it applies to is still here.
-			w.tell("%s: the row of %s is kept, with the series as it is now", name, s.from)
+			w.tell("%s: the row of %s is kept: %v", name, s.from, err)
 			got = source.Pristine{Tree: row.Pristine, Commit: old.Commit}
 		}
 		if entry.Commit != "" && got.Commit != "" && entry.Commit != got.Commit {
@@ -83,6 +80,11 @@ func (w *Workspace) Relock(ctx context.Context, name string) (pin.Entry, error) 
 		}
 		if got.Commit != "" {
 			entry.Commit = got.Commit
+		}
+		if keep {
+			row, _ := old.Source(s.from)
+			entry.Sources = append(entry.Sources, row)
+			continue
 		}
 		patched, err := w.apply(p)(ctx, w.store.Repo(), got.Tree)
 		if err != nil {

@@ -72,6 +72,7 @@ type Pinned struct {
 	Ref       string
 	Series    patch.Series
 	Entry     *pin.Entry // nil when the lock has none
+	elsewhere bool       // at another ref than the pin, which an override doesn't stand for
 }
 
 // Pinned reads a component's pin and series and holds them against the lock;
@@ -112,7 +113,7 @@ func (w *Workspace) At(p Pinned, ref string) Pinned {
 	if p.Ref == ref {
 		return p
 	}
-	p.Ref, p.Entry = ref, nil
+	p.Ref, p.Entry, p.elsewhere = ref, nil, true
 	if e, ok := w.Lock.Entry(p.Component.Name, ref); ok {
 		p.Entry = &e
 	}
@@ -161,9 +162,13 @@ func (w *Workspace) CheckSeries(ctx context.Context, p Pinned, ref string) (patc
 }
 
 func (w *Workspace) request(p Pinned) source.Request {
+	override := w.Override(p.Component)
+	if p.elsewhere {
+		override = ""
+	}
 	return source.Request{
 		File: w.File, Component: p.Component, Ref: p.Ref, Entry: p.Entry,
-		Override: w.Override(p.Component), Kinds: w.opts.Kinds,
+		Override: override, Kinds: w.opts.Kinds,
 		AllowUnpatched: w.opts.AllowUnpatched, Repair: w.opts.Repair, Tell: w.opts.Tell,
 	}
 }
