@@ -91,7 +91,7 @@ func printSource(ctx context.Context, a *app, w *workspace.Workspace, name strin
 	defer func() { _ = tree.Close() }() // the lock goes with the process at the latest
 	// CMake's payload_source says which build folder will link to the tree.
 	if dir := os.Getenv("PAYLOAD_BUILD_DIR"); dir != "" {
-		if err := w.Store().RecordBuild(ctx, dir, func() { a.voice.Say("waiting for a prune of the store") }); err != nil {
+		if err := w.Store().RecordBuild(ctx, dir, tree.Path, func() { a.voice.Say("waiting for a prune of the store") }); err != nil {
 			a.voice.Say("note: %v; so payload cache prune does not spare the tree", err)
 		}
 	}

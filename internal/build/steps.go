@@ -36,7 +36,7 @@ func (j *job) configure(ctx context.Context) error {
 	done, err := cmakerun.Configure(ctx, j.build, nil)
 	// The folder names its trees even where configuring failed.
 	waiting := func() { j.v.Say("waiting for a prune of the store") }
-	if err := j.w.Store().RecordBuild(ctx, j.build.BinaryDir, waiting); err != nil && ctx.Err() == nil {
+	if err := j.w.Store().RecordBuild(ctx, j.build.BinaryDir, "", waiting); err != nil && ctx.Err() == nil {
 		j.v.Say("note: %v; so payload cache prune does not spare its trees", err)
 	}
 	if err != nil {

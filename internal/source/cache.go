@@ -135,9 +135,10 @@ func sizeOf(path string) (bytes int64) {
 
 // RecordBuild notes that a build folder uses trees of this store, which spares
 // them from Prune for as long as the folder names them. To be called while the
-// trees are held and after the folder names them.
+// trees are held and after the folder names them. A tree that it is about to
+// name is given as soon (else empty): it is spared for a few minutes already.
 // waiting, where not nil, is called when a prune has to end first.
-func (s *Store) RecordBuild(ctx context.Context, buildDir string, waiting func()) error {
+func (s *Store) RecordBuild(ctx context.Context, buildDir, soon string, waiting func()) error {
 	dir, err := filepath.Abs(buildDir)
 	if err != nil {
 		return fmt.Errorf("recording the build folder: %w", err)
@@ -150,8 +151,16 @@ func (s *Store) RecordBuild(ctx context.Context, buildDir string, waiting func()
 	if err := os.MkdirAll(s.builds(), 0o755); err != nil {
 		return fmt.Errorf("recording the build folder %s: %w", dir, err)
 	}
-	return atomicfile.Write(filepath.Join(s.builds(), digest(dir)), []byte(dir+"\n"), 0o644)
+	text := dir + "\n"
+	if soon != "" {
+		text += filepath.Base(soon) + "\n"
+	}
+	return atomicfile.Write(filepath.Join(s.builds(), digest(dir)), []byte(text), 0o644)
 }
+
+// soonTime is how long a build folder may take to name the tree that it asked
+// for: the rest of one configure step up to its link.
+const soonTime = 10 * time.Minute
 
 func (s *Store) builds() string { return filepath.Join(s.dir, "builds") }
 
@@ -182,8 +191,12 @@ func (s *Store) users(treesOf TreesOf) (users map[string][]string, stale []strin
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading which builds use the store: %w", err)
 		}
-		dir := strings.TrimSuffix(string(data), "\n")
+		dir, soon, _ := strings.Cut(strings.TrimSuffix(string(data), "\n"), "\n")
 		trees := treesOf(dir)
+		_, gone := os.Stat(dir)
+		if info, err := entry.Info(); soon != "" && gone == nil && err == nil && time.Since(info.ModTime()) < soonTime {
+			trees = append(trees, soon)
+		}
 		if len(trees) == 0 {
 			stale = append(stale, path)
 		}

@@ -34,7 +34,7 @@ func TestPruneGoesByBuildsAndAge(t *testing.T) {
 	// Reached by a link, or before the store moved, it is the same tree.
 	testkit.Write(t, note, filepath.Join("elsewhere", "trees", filepath.Base(tree.Path)))
 	for range 2 { // recorded twice, it counts once
-		must(t, s.RecordBuild(t.Context(), dir, nil))
+		must(t, s.RecordBuild(t.Context(), dir, "", nil))
 	}
 	size, err := s.Size(listed)
 	must(t, err)
@@ -133,6 +133,22 @@ func TestPruneSweeps(t *testing.T) {
 	}
 	if p, err = s.Prune(t.Context(), PruneOptions{TreesOf: listed, All: true}); err != nil || len(p.Files) != 1 || p.Files[0].Path != index {
 		t.Errorf("all: %+v, %v", p, err)
+	}
+}
+
+// Between the answer to a configure step and its link, only the record tells.
+func TestPruneSparesWhatIsAboutToBeLinked(t *testing.T) {
+	s, _, tree := lockedTree(t)
+	dir := t.TempDir()
+	must(t, s.RecordBuild(t.Context(), dir, tree.Path, nil))
+	opts := PruneOptions{TreesOf: func(string) []string { return nil }}
+	if got, err := s.Prune(t.Context(), opts); err != nil || len(got.Spared) != 1 || got.Records != 0 {
+		t.Errorf("just asked for: %+v, %v", got, err)
+	}
+	old := time.Now().Add(-2 * soonTime)
+	must(t, os.Chtimes(filepath.Join(s.builds(), digest(dir)), old, old))
+	if got, err := s.Prune(t.Context(), opts); err != nil || len(got.Trees) != 1 || got.Records != 1 {
+		t.Errorf("never linked: %+v, %v", got, err)
 	}
 }
 
