@@ -48,7 +48,7 @@ var tools = map[string]Tool{
 	},
 	"cargo": {
 		// Debian's package cargo is too old; cargo-web, kept current, has the same program.
-		Why: "reading mirrors on crates", Commands: source.Cargo.Commands, Version: []string{"--version"}, Min: source.Cargo.Min,
+		Why: "reading mirrors that are crates", Commands: source.Cargo.Commands, Version: []string{"--version"}, Min: source.Cargo.Min,
 		Apt: []string{"cargo-web"}, Brew: []string{"rust"}, Get: "install Rust's cargo " + source.Cargo.Min + " or newer",
 	},
 }
