@@ -116,7 +116,10 @@ func (j *job) stage(ctx context.Context) (err error) {
 		return fmt.Errorf("staging: %w", err)
 	}
 	defer func() {
-		err = errors.Join(err, os.RemoveAll(j.staging()))
+		// Where the tree before could not be put back, the next build does that.
+		if exists(j.dist()) || !exists(j.aside()) {
+			err = errors.Join(err, os.RemoveAll(j.staging()))
+		}
 	}()
 	components := j.preset.Vendor.Components
 	if len(components) == 0 {
@@ -277,13 +280,10 @@ func (j *job) describe(lib string) error {
 		c := manifest.Component{
 			Name: t.Component, Ref: t.Ref, Commit: t.Commit, Build: t.Build,
 			Pristine: t.Pristine, Patched: t.Patched, Patches: []manifest.Patch{}, Source: t.From, Unpatched: t.Unpatched,
-			Verify: p.Component.Verify,
+			Program: programFile(p.Component.Target), Verify: p.Component.Verify,
 		}
 		if c.Verify != "" {
 			c.Backends, c.Variants = j.preset.Vendor.Backends, verify.Variants(c.Verify, j.modules)
-		}
-		if p.Component.Target != "" {
-			c.Program = p.Component.Target + exeSuffix
 		}
 		if !t.Unpatched {
 			for _, d := range p.Series.Digests() {
@@ -295,7 +295,13 @@ func (j *job) describe(lib string) error {
 	return manifest.Write(lib, m)
 }
 
-var exeSuffix = map[bool]string{true: ".exe"}[runtime.GOOS == "windows"]
+// programFile is the name of the file that a program's target makes.
+func programFile(target string) string {
+	if target != "" && runtime.GOOS == "windows" {
+		return target + ".exe"
+	}
+	return target
+}
 
 // verify proves the staged tree, and writes into its manifest what was proven.
 func (j *job) verify(ctx context.Context) error {
