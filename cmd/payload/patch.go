@@ -134,11 +134,7 @@ func runPatchEdit(ctx context.Context, a *app, opts patchEditOptions) error {
 	if opts.done {
 		return runPatchExport(ctx, a, patchExportOptions{component: opts.component})
 	}
-	w, err := a.open(ctx, opts.sourceFlags)
-	if err != nil {
-		return err
-	}
-	p, err := withPatches(w, opts.component)
+	w, p, err := a.openSeries(ctx, opts.sourceFlags, opts.component)
 	if err != nil {
 		return err
 	}
@@ -192,13 +188,17 @@ func workFolder(w *workspace.Workspace, component string) string {
 	return filepath.Join(w.File.Root, "build", "patch", component)
 }
 
-// withPatches is a component that has a place for a series.
-func withPatches(w *workspace.Workspace, name string) (workspace.Pinned, error) {
+// openSeries opens the repository for a component that has a place for patches.
+func (a *app) openSeries(ctx context.Context, f sourceFlags, name string) (*workspace.Workspace, workspace.Pinned, error) {
+	w, err := a.open(ctx, f)
+	if err != nil {
+		return nil, workspace.Pinned{}, err
+	}
 	p, err := w.Asked(name)
 	if err == nil && p.Component.Patches == "" {
 		err = &noPatchesError{component: name}
 	}
-	return p, err
+	return w, p, err
 }
 
 // noPatchesError is a component for which payload.yaml names no folder of patches.
@@ -209,11 +209,7 @@ func (e *noPatchesError) Error() string {
 }
 
 func runPatchNew(ctx context.Context, a *app, opts patchNewOptions) error {
-	w, err := a.open(ctx, opts.sourceFlags)
-	if err != nil {
-		return err
-	}
-	p, err := withPatches(w, opts.component)
+	w, p, err := a.openSeries(ctx, opts.sourceFlags, opts.component)
 	if err != nil {
 		return err
 	}
@@ -246,11 +242,7 @@ func newPatchExportCmd(a *app, do func(context.Context, *app, patchExportOptions
 }
 
 func runPatchExport(ctx context.Context, a *app, opts patchExportOptions) error {
-	w, err := a.open(ctx, sourceFlags{})
-	if err != nil {
-		return err
-	}
-	p, err := withPatches(w, opts.component)
+	w, p, err := a.openSeries(ctx, sourceFlags{}, opts.component)
 	if err != nil {
 		return err
 	}

@@ -58,11 +58,7 @@ type patchExplanation struct {
 }
 
 func runPatchExplain(ctx context.Context, a *app, opts patchExplainOptions) error {
-	w, err := a.open(ctx, opts.sourceFlags)
-	if err != nil {
-		return err
-	}
-	p, err := withPatches(w, opts.component)
+	w, p, err := a.openSeries(ctx, opts.sourceFlags, opts.component)
 	if err != nil {
 		return err
 	}

@@ -33,11 +33,7 @@ keep their bytes. A series in conflict is left as it is (exit 4).`,
 }
 
 func runPatchRefresh(ctx context.Context, a *app, opts patchRefreshOptions) error {
-	w, err := a.open(ctx, opts.sourceFlags)
-	if err != nil {
-		return err
-	}
-	p, err := withPatches(w, opts.component)
+	w, p, err := a.openSeries(ctx, opts.sourceFlags, opts.component)
 	if err != nil {
 		return err
 	}
