@@ -74,13 +74,14 @@ func runBuild(ctx context.Context, a *app, opts buildOptions) error {
 	if err != nil {
 		return err
 	}
-	if _, err := cmakerun.FindLauncher(opts.launcher); err != nil {
+	launcher, err := cmakerun.FindLauncher(opts.launcher)
+	if err != nil {
 		return &launcherError{name: opts.launcher, err: err}
 	}
 	report := buildReport{Schema: "payload.build/v1"}
 	for _, preset := range opts.presets {
 		res, err := build.Run(ctx, w, a.voice, build.Options{
-			Preset: preset, Jobs: opts.jobs, Launcher: opts.launcher, Targets: opts.targets,
+			Preset: preset, Jobs: opts.jobs, Launcher: launcher, Targets: opts.targets,
 			ConfigureOnly: opts.configureOnly, DryRun: opts.dryRun,
 		})
 		if err != nil {

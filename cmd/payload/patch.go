@@ -134,25 +134,17 @@ func runPatchEdit(ctx context.Context, a *app, opts patchEditOptions) error {
 	if opts.done {
 		return runPatchExport(ctx, a, patchExportOptions{component: opts.component})
 	}
-	w, p, err := a.openSeries(ctx, opts.sourceFlags, opts.component)
-	if err != nil {
-		return err
-	}
-	pristine, err := w.Pristine(ctx, p)
-	if err != nil {
-		return err
-	}
-	dir := workFolder(w, opts.component)
-	dropped, err := patch.Open(ctx, w.Store().Repo(), pristine.Tree, p.Ref, p.Series, dir)
-	if err != nil {
-		return w.Named(err, p)
-	}
-	for _, file := range dropped {
-		a.voice.Say("%s changes nothing here any more and has no commit", file)
-	}
-	a.voice.Say("change the commits there, then: payload patch edit %s --done", opts.component)
-	fmt.Fprintln(a.stdout, dir)
-	return nil
+	return a.openWork(ctx, opts.sourceFlags, opts.component, func(w *workspace.Workspace, p workspace.Pinned, pristine, dir string) error {
+		dropped, err := patch.Open(ctx, w.Store().Repo(), pristine, p.Ref, p.Series, dir)
+		if err != nil {
+			return err
+		}
+		for _, file := range dropped {
+			a.voice.Say("%s changes nothing here any more and has no commit", file)
+		}
+		a.voice.Say("change the commits there, then: payload patch edit %s --done", opts.component)
+		return nil
+	})
 }
 
 type patchNewOptions struct {
@@ -209,7 +201,19 @@ func (e *noPatchesError) Error() string {
 }
 
 func runPatchNew(ctx context.Context, a *app, opts patchNewOptions) error {
-	w, p, err := a.openSeries(ctx, opts.sourceFlags, opts.component)
+	return a.openWork(ctx, opts.sourceFlags, opts.component, func(w *workspace.Workspace, p workspace.Pinned, pristine, dir string) error {
+		if err := patch.New(ctx, w.Store().Repo(), pristine, p.Ref, p.Series, dir, opts.title); err != nil {
+			return err
+		}
+		a.voice.Say("edit there, then: payload patch export %s", opts.component)
+		return nil
+	})
+}
+
+// openWork opens a component's work folder on its pristine tree, as fill does
+// it, and prints the folder's path.
+func (a *app) openWork(ctx context.Context, f sourceFlags, component string, fill func(w *workspace.Workspace, p workspace.Pinned, pristine, dir string) error) error {
+	w, p, err := a.openSeries(ctx, f, component)
 	if err != nil {
 		return err
 	}
@@ -217,11 +221,10 @@ func runPatchNew(ctx context.Context, a *app, opts patchNewOptions) error {
 	if err != nil {
 		return err
 	}
-	dir := workFolder(w, opts.component)
-	if err := patch.New(ctx, w.Store().Repo(), pristine.Tree, p.Ref, p.Series, dir, opts.title); err != nil {
-		return err
+	dir := workFolder(w, component)
+	if err := fill(w, p, pristine.Tree, dir); err != nil {
+		return w.Named(err, p)
 	}
-	a.voice.Say("edit there, then: payload patch export %s", opts.component)
 	fmt.Fprintln(a.stdout, dir)
 	return nil
 }

@@ -146,6 +146,7 @@ type sourceFlags struct {
 	overrides      []string
 	kinds          string
 	allowUnpatched bool
+	repair         bool // of `payload source` alone
 }
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
@@ -159,8 +160,8 @@ func (f *sourceFlags) addKinds(cmd *cobra.Command) {
 }
 
 // open loads the repository that -C names.
-func (a *app) open(ctx context.Context, f sourceFlags, with ...func(*workspace.Options)) (*workspace.Workspace, error) {
-	opts := workspace.Options{Dir: a.dir, AllowUnpatched: f.allowUnpatched, Overrides: map[string]string{}, Tell: a.voice.Say}
+func (a *app) open(ctx context.Context, f sourceFlags) (*workspace.Workspace, error) {
+	opts := workspace.Options{Dir: a.dir, AllowUnpatched: f.allowUnpatched, Repair: f.repair, Overrides: map[string]string{}, Tell: a.voice.Say}
 	for _, o := range f.overrides {
 		name, dir, ok := strings.Cut(o, "=")
 		if !ok || name == "" || dir == "" {
@@ -180,13 +181,10 @@ func (a *app) open(ctx context.Context, f sourceFlags, with ...func(*workspace.O
 	if ignored := run.Ignored(); len(ignored) > 0 {
 		a.voice.Say("note: ignoring %s from the environment", strings.Join(ignored, ", "))
 	}
-	for _, set := range with {
-		set(&opts)
-	}
 	return workspace.Open(ctx, opts)
 }
 
-// root is the folder that holds payload.yaml, for verbs that need no sources.
+// config reads payload.yaml alone, for verbs that need no sources.
 func (a *app) config() (*config.File, error) {
 	root, err := config.Find(a.dir)
 	if err != nil {

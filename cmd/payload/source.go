@@ -16,7 +16,6 @@ type sourceOptions struct {
 	sourceFlags
 	component string // empty: every one
 	pristine  bool
-	repair    bool
 }
 
 func newSourceCmd(a *app, do func(context.Context, *app, sourceOptions) error) *cobra.Command {
@@ -60,7 +59,7 @@ type sourceReport struct {
 }
 
 func runSource(ctx context.Context, a *app, opts sourceOptions) error {
-	w, err := a.open(ctx, opts.sourceFlags, func(o *workspace.Options) { o.Repair = opts.repair })
+	w, err := a.open(ctx, opts.sourceFlags)
 	if err != nil {
 		return err
 	}

@@ -23,8 +23,8 @@ import (
 // Options say what to build and how far.
 type Options struct {
 	Preset        string
-	Jobs          int      // 0: by cores and memory
-	Launcher      string   // compiler launcher: auto, none or a program
+	Jobs          int // 0: by cores and memory
+	Launcher      cmakerun.Launcher
 	Targets       []string // compile these alone and stop there
 	ConfigureOnly bool
 	DryRun        bool // gather the commands, run nothing that builds
@@ -231,17 +231,13 @@ func (j *job) materialise(ctx context.Context) error {
 
 // plan is what CMake is asked for.
 func (j *job) plan() error {
-	launcher, err := cmakerun.FindLauncher(j.opts.Launcher)
-	if err != nil {
-		return err
-	}
 	// A configure that ninja starts asks the same tool that started ninja.
 	exe, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("finding this program's own file: %w", err)
 	}
 	j.build = cmakerun.NewBuild(j.w.File.Root, j.result.Project, j.preset)
-	j.build.Launcher, j.build.Exe = launcher, exe
+	j.build.Launcher, j.build.Exe = j.opts.Launcher, exe
 	j.build.Jobs, j.build.Targets = j.opts.Jobs, j.opts.Targets
 	why := "asked for"
 	if j.build.Jobs == 0 {

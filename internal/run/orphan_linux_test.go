@@ -115,7 +115,7 @@ func TestChildrenOutliveThreads(t *testing.T) {
 		if !alive(p.PID()) {
 			t.Errorf("child %d went with the thread that asked for it", p.PID())
 		}
-		p.Stop(time.Second)
+		p.Terminate(time.Second)
 		_, _ = p.Wait() // interrupted, as asked for
 	}
 }

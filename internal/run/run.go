@@ -135,16 +135,11 @@ func Start(ctx context.Context, c Cmd) (*Process, error) {
 		trace(cmd)
 	}
 	cmd.Cancel = func() error {
-		if !c.Foreground {
-			interruptGroup(cmd)
+		ask := interruptGroup
+		if c.Foreground {
+			ask = func(*exec.Cmd) {} // the terminal has asked
 		}
-		go func() {
-			select {
-			case <-p.done:
-			case <-time.After(grace):
-				killGroup(cmd)
-			}
-		}()
+		p.stop(grace, ask)
 		return nil
 	}
 	cmd.WaitDelay = grace + time.Second
@@ -165,11 +160,8 @@ func Start(ctx context.Context, c Cmd) (*Process, error) {
 // in the foreground.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Stop interrupts the process group and, after grace, kills it. Wait still has
-// to be called.
-func (p *Process) Stop(grace time.Duration) { p.stop(grace, interruptGroup) }
-
-// Terminate is Stop with the signal that service managers send (SIGTERM).
+// Terminate asks the process group to end by the signal that service managers
+// send (SIGTERM) and, after grace, kills it. Wait still has to be called.
 func (p *Process) Terminate(grace time.Duration) { p.stop(grace, terminateGroup) }
 
 func (p *Process) stop(grace time.Duration, ask func(*exec.Cmd)) {

@@ -30,14 +30,14 @@ func (w *Workspace) apply(p Pinned) func(context.Context, git.Repo, string) (str
 	}
 }
 
-// Named is the error of applying p's series, with what it was applied to.
+// Named is an error about p's series, with what the series is for.
 func (w *Workspace) Named(err error, p Pinned) error {
 	var conflict *patch.ConflictError
 	if errors.As(err, &conflict) {
 		conflict.Report.Component, conflict.Report.Ref = p.Component.Name, p.Ref
 		return err // its own message names them
 	}
-	return fmt.Errorf("applying the series to %s %s: %w", p.Component.Name, p.Ref, err)
+	return fmt.Errorf("patches of %s %s: %w", p.Component.Name, p.Ref, err)
 }
 
 // Relock resolves one component's pin as it stands: its commit, and the trees
