@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -45,7 +46,34 @@ type Component struct {
 	Target   string   `yaml:"target"`
 	Verify   string   `yaml:"verify"`
 	Mirrors  []Mirror `yaml:"mirrors"`
+
+	Tags     []string `yaml:"tags"`     // globs of the tags that are versions; empty: the pinned ref's family
+	Ignore   []string `yaml:"ignore"`   // globs of refs that latest and best never take
+	Throttle int      `yaml:"throttle"` // latest and best take only refs whose last number it divides; 0: all
+
+	Copies  []Copy    `yaml:"copies"`
+	Coupled []Coupled `yaml:"coupled"`
 }
+
+// Copy is another file of the repository that holds the component's ref.
+type Copy struct {
+	Path    string `yaml:"path"`
+	Pattern string `yaml:"pattern"` // RE2; its one group is the ref, in every match
+}
+
+// Regexp is Pattern, matching at every line. Parse has checked it.
+func (c Copy) Regexp() *regexp.Regexp { return regexp.MustCompile("(?m)" + c.Pattern) }
+
+// Coupled says where this component's own tree names the ref of another
+// component that it wants.
+type Coupled struct {
+	Component string `yaml:"component"`
+	Path      string `yaml:"path"`    // in the component's tree
+	Pattern   string `yaml:"pattern"` // RE2; its one group is the ref
+}
+
+// Regexp is Pattern, matching at every line. Parse has checked it.
+func (c Coupled) Regexp() *regexp.Regexp { return regexp.MustCompile("(?m)" + c.Pattern) }
 
 // Mirror is a place other than upstream that holds one ref's sources. Exactly
 // one of PyPI, Crate and Archive is set.
@@ -219,6 +247,9 @@ func Parse(data []byte) (*File, error) {
 		if err := c.check(tree, where); err != nil {
 			return nil, err
 		}
+		if err := c.checkUpdates(tree, where); err != nil {
+			return nil, err
+		}
 		f.Components = append(f.Components, c)
 	}
 	seen := map[string]string{}
@@ -227,6 +258,14 @@ func Parse(data []byte) (*File, error) {
 			return nil, At(tree, "$.components", "components %s and %s share the variable prefix %s", other, c.Name, c.Var())
 		}
 		seen[c.Var()] = c.Name
+	}
+	for _, c := range f.Components {
+		for i, k := range c.Coupled {
+			if _, err := f.Component(k.Component); err != nil || k.Component == c.Name {
+				return nil, At(tree, fmt.Sprintf("$.components.'%s'.coupled[%d].component", c.Name, i),
+					"component %s is coupled to %q, which is no other component of this file", c.Name, k.Component)
+			}
+		}
 	}
 	return f, nil
 }
@@ -290,6 +329,46 @@ func (c Component) check(tree *ast.File, where string) error {
 		case m.Path != "" && !filepath.IsLocal(filepath.FromSlash(m.Path)):
 			return at("path", "path %q leaves the download", m.Path)
 		}
+	}
+	return nil
+}
+
+// checkUpdates checks the keys that say how the component moves to another ref.
+func (c Component) checkUpdates(tree *ast.File, where string) error {
+	for key, globs := range map[string][]string{"tags": c.Tags, "ignore": c.Ignore} {
+		for i, glob := range globs {
+			if _, err := path.Match(glob, ""); err != nil || glob == "" {
+				return At(tree, fmt.Sprintf("%s.%s[%d]", where, key, i), "%s of component %s: %q is not a glob", key, c.Name, glob)
+			}
+		}
+	}
+	if c.Throttle < 0 {
+		return At(tree, where+".throttle", "throttle of component %s: %d is less than 0", c.Name, c.Throttle)
+	}
+	for i, k := range c.Copies {
+		if err := checkPlace(tree, fmt.Sprintf("%s.copies[%d]", where, i), fmt.Sprintf("copy %d of component %s", i+1, c.Name), k.Path, k.Pattern); err != nil {
+			return err
+		}
+	}
+	for i, k := range c.Coupled {
+		if err := checkPlace(tree, fmt.Sprintf("%s.coupled[%d]", where, i), fmt.Sprintf("coupling %d of component %s", i+1, c.Name), k.Path, k.Pattern); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkPlace checks a file and the expression whose one group is a ref in it.
+func checkPlace(tree *ast.File, where, what, file, pattern string) error {
+	if file == "" || !filepath.IsLocal(filepath.FromSlash(file)) {
+		return At(tree, where+".path", "%s: path %q is not a relative one that stays inside", what, file)
+	}
+	re, err := regexp.Compile("(?m)" + pattern)
+	switch {
+	case err != nil:
+		return At(tree, where+".pattern", "%s: %v", what, err)
+	case re.NumSubexp() != 1:
+		return At(tree, where+".pattern", "%s: pattern %q must have one group, the ref; it has %d", what, pattern, re.NumSubexp())
 	}
 	return nil
 }

@@ -17,6 +17,13 @@ components:
     mirrors:
       - {ref: b1, commit: 0c1e57098bba43ac29e6e3b677cdceebdd22334f, pypi: toy==1.0, path: vendor/toy, sha256: 832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e}
       - {ref: b2, archive: ../toy}
+    tags: ["b[0-9]*"]
+    ignore: [b7]
+    throttle: 10
+    copies:
+      - {path: Dockerfile, pattern: "^ARG TOY=(.+)$"}
+    coupled:
+      - {component: other, path: deps.txt, pattern: "^other (.+)$"}
   other:
     pin: OTHER_VERSION
     upstream: https://example.com/other
@@ -86,6 +93,13 @@ func TestMistakes(t *testing.T) {
 		"same variable": {"  other:", "  toy_cpp:", "share the variable prefix TOY_CPP"},
 		"bad name":      {"  other:", "  \"a b\":", "component name a b"},
 		"twice":         {"  other:", "  toy.cpp:", "toy.cpp"},
+		"bad glob":      {`"b[0-9]*"`, `"b[0-9"`, `[10:12] tags of component toy.cpp: "b[0-9" is not a glob`},
+		"throttle":      {"throttle: 10", "throttle: -1", "throttle of component toy.cpp: -1 is less than 0"},
+		"copy outside":  {"path: Dockerfile", "path: ../Dockerfile", "copy 1 of component toy.cpp: path"},
+		"no group":      {"^ARG TOY=(.+)$", "^ARG TOY=.+$", "must have one group"},
+		"bad pattern":   {"^other (.+)$", "^other (.+$", "[16:53] coupling 1 of component toy.cpp: error parsing regexp"},
+		"no partner":    {"component: other", "component: absent", `component toy.cpp is coupled to "absent"`},
+		"itself":        {"component: other", "component: toy.cpp", `component toy.cpp is coupled to "toy.cpp"`},
 		"not YAML":      {"version: 1", "version: [", "[1:"},
 	} {
 		t.Run(name, func(t *testing.T) {

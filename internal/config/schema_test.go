@@ -28,11 +28,11 @@ func compiled(t *testing.T) *jsonschema.Schema {
 func TestSchemaKeys(t *testing.T) {
 	top := compiled(t)
 	component := top.Properties["components"].AdditionalProperties.(*jsonschema.Schema).Ref
-	mirror := component.Properties["mirrors"].Items2020.Ref
+	items := func(key string) *jsonschema.Schema { return component.Properties[key].Items2020.Ref }
 	for _, c := range []struct {
 		of     any
 		schema *jsonschema.Schema
-	}{{document{}, top}, {Component{}, component}, {Mirror{}, mirror}} {
+	}{{document{}, top}, {Component{}, component}, {Mirror{}, items("mirrors")}, {Copy{}, items("copies")}, {Coupled{}, items("coupled")}} {
 		var keys, described []string
 		typ := reflect.TypeOf(c.of)
 		for i := range typ.NumField() {
