@@ -139,7 +139,7 @@ func (t *Tokenizer) tokens(ids []int, skip bool) []string {
 	tokens := make([]string, 0, len(ids))
 	for _, id := range ids {
 		token, ok := t.Token(id)
-		if ok && !(skip && t.added.special[id]) {
+		if ok && (!skip || !t.added.special[id]) {
 			tokens = append(tokens, token)
 		}
 	}

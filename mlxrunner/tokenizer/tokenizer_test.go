@@ -108,8 +108,16 @@ func TestStreamByBytes(t *testing.T) {
 	}
 	s := tok.Stream(true)
 	for _, step := range []struct{ token, want string }{
-		{"<0xF0>", ""}, {"<0x9F>", ""}, {"<0x98>", ""}, {"<0x80>", "😀"},
-		{"<0xF0>", ""}, {"<0x9F>", ""}, {"<0xFF>", "\ufffd\ufffd"}, {"<0xC3>", ""}, {"<0xA9>", "é"}, {"<0xE2>", ""},
+		{"<0xF0>", ""},
+		{"<0x9F>", ""},
+		{"<0x98>", ""},
+		{"<0x80>", "😀"},
+		{"<0xF0>", ""},
+		{"<0x9F>", ""},
+		{"<0xFF>", "\ufffd\ufffd"},
+		{"<0xC3>", ""},
+		{"<0xA9>", "é"},
+		{"<0xE2>", ""},
 	} {
 		if got := s.Push(byteID(step.token)); got != step.want {
 			t.Errorf("%s gives %q, want %q", step.token, got, step.want)
