@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,6 +23,8 @@ type buildOptions struct {
 	targets       []string
 	configureOnly bool
 	dryRun        bool
+	explain       bool
+	all           bool // of the options, with explain
 }
 
 func newBuildCmd(a *app, do func(context.Context, *app, buildOptions) error) *cobra.Command {
@@ -40,6 +43,9 @@ compile, stage to dist/PRESET/lib/payload, verify with real requests.`,
 			if opts.jobs < 0 {
 				return &usageError{err: fmt.Errorf("--jobs %d: at least one file has to be compiled at a time", opts.jobs), command: cmd.CommandPath()}
 			}
+			if opts.all && !opts.explain {
+				return &usageError{err: errors.New("--all goes with --explain"), command: cmd.CommandPath()}
+			}
 			return do(cmd.Context(), a, opts)
 		},
 	}
@@ -51,6 +57,8 @@ compile, stage to dist/PRESET/lib/payload, verify with real requests.`,
 	f.StringSliceVar(&opts.targets, "target", nil, "compile these `TARGETS` alone; nothing is staged")
 	f.BoolVar(&opts.configureOnly, "configure-only", false, "stop after configuring")
 	f.BoolVarP(&opts.dryRun, "dry-run", "n", false, "print the commands and build nothing; sources are still made ready")
+	f.BoolVar(&opts.explain, "explain", false, "show preset, upstream's defaults and cache side by side; compile nothing")
+	f.BoolVar(&opts.all, "all", false, "with --explain: every cache entry, not only what is chosen or differs")
 	f.BoolVar(&a.json, "json", false, "print JSON")
 	return cmd
 }
@@ -77,6 +85,9 @@ func runBuild(ctx context.Context, a *app, opts buildOptions) error {
 	launcher, err := cmakerun.FindLauncher(opts.launcher)
 	if err != nil {
 		return &launcherError{name: opts.launcher, err: err}
+	}
+	if opts.explain {
+		return explainBuilds(ctx, a, w, launcher, opts)
 	}
 	report := buildReport{Schema: "payload.build/v1"}
 	for _, preset := range opts.presets {

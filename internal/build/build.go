@@ -95,35 +95,45 @@ type job struct {
 func Run(ctx context.Context, w *workspace.Workspace, v *voice.Voice, opts Options) (Result, error) {
 	j := &job{w: w, v: v, opts: opts, begun: time.Now(), result: Result{Preset: opts.Preset}}
 	defer j.close()
-	steps := []struct {
-		name string
-		do   func(context.Context) error
-		when bool
-	}{
+	err := j.walk(ctx, []step{
 		{"resolve", j.resolve, true},
 		{"materialise", j.materialise, true},
 		{"configure", j.configure, true},
 		{"compile", j.compile, !opts.ConfigureOnly},
 		{"stage", j.stage, !opts.ConfigureOnly && len(opts.Targets) == 0 && !opts.DryRun},
 		{"verify", j.verify, !opts.ConfigureOnly && len(opts.Targets) == 0 && !opts.DryRun},
+	})
+	if err != nil {
+		return j.result, err
 	}
+	j.result.Seconds = time.Since(j.begun).Seconds()
+	return j.result, nil
+}
+
+// step is one of the list, by its name in messages and results.
+type step struct {
+	name string
+	do   func(context.Context) error
+	when bool
+}
+
+func (j *job) walk(ctx context.Context, steps []step) error {
 	for _, s := range steps {
 		if !s.when {
 			continue
 		}
 		begun := time.Now()
-		err := v.Step(s.name, func() error { return s.do(ctx) })
+		err := j.v.Step(s.name, func() error { return s.do(ctx) })
 		if err != nil && ctx.Err() != nil {
-			return j.result, fmt.Errorf("cancelled while building %s, in step %s: %w", opts.Preset, s.name, context.Cause(ctx))
+			return fmt.Errorf("cancelled while building %s, in step %s: %w", j.opts.Preset, s.name, context.Cause(ctx))
 		}
 		if err != nil {
-			return j.result, fmt.Errorf("building %s: %w", opts.Preset, err)
+			return fmt.Errorf("building %s: %w", j.opts.Preset, err)
 		}
 		j.result.Reached = s.name
 		j.result.Steps = append(j.result.Steps, Step{Name: s.name, Seconds: time.Since(begun).Seconds()})
 	}
-	j.result.Seconds = time.Since(j.begun).Seconds()
-	return j.result, nil
+	return nil
 }
 
 func (j *job) close() {

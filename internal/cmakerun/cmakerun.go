@@ -89,6 +89,11 @@ func (b Build) targets() []string {
 // ConfigureArgs is the command line of the configure step.
 func ConfigureArgs(b Build) []string {
 	args := []string{"cmake", "-S", b.SourceDir(), "-B", b.BinaryDir, "--preset", b.Preset.Name}
+	return append(args, b.sourceArgs()...)
+}
+
+// sourceArgs tell the project where its sources are.
+func (b Build) sourceArgs() (args []string) {
 	for _, s := range b.Sources {
 		args = append(args,
 			"-D"+s.Var+"_SOURCE_DIR:PATH="+filepath.ToSlash(b.SourceLink(s)),

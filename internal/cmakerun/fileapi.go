@@ -31,10 +31,10 @@ type Reply struct {
 
 // CacheEntry is one entry of CMakeCache.txt.
 type CacheEntry struct {
-	Name  string
-	Type  string
-	Value string
-	Help  string
+	Name  string `json:"name"`
+	Type  string `json:"type"`
+	Value string `json:"value"`
+	Help  string `json:"help,omitempty"`
 }
 
 // Compiler is a compiler that CMake chose.

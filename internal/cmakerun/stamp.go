@@ -259,6 +259,10 @@ func digestOf(file string) string {
 	if err != nil {
 		return "missing"
 	}
+	return digestText(text)
+}
+
+func digestText(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
@@ -266,21 +270,38 @@ func digestOf(file string) string {
 // readCache reads the entries that people and presets set; those that CMake
 // keeps for itself change by configuring twice.
 func readCache(binDir string) (map[string]string, error) {
+	entries, err := cacheFile(binDir)
+	if err != nil {
+		return nil, err
+	}
+	values := map[string]string{}
+	for name, e := range entries {
+		values[name] = e.Value
+	}
+	return values, nil
+}
+
+// cacheFile reads CMakeCache.txt, which is there even after a configure that
+// failed, less the entries that CMake keeps for itself.
+func cacheFile(binDir string) (map[string]CacheEntry, error) {
 	text, err := os.ReadFile(filepath.Join(binDir, "CMakeCache.txt"))
 	if err != nil {
 		return nil, err
 	}
-	entries := map[string]string{}
+	entries := map[string]CacheEntry{}
+	var help []string
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimRight(line, "\r\n")
-		if line == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "//") {
+		if strings.HasPrefix(line, "//") {
+			help = append(help, strings.TrimSpace(line[2:]))
 			continue
 		}
 		key, value, ok := strings.Cut(line, "=")
 		name, kind, typed := strings.Cut(key, ":")
-		if ok && typed && kind != "INTERNAL" && kind != "STATIC" {
-			entries[name] = value
+		if ok && typed && !strings.HasPrefix(line, "#") && kind != "INTERNAL" && kind != "STATIC" {
+			entries[name] = CacheEntry{Name: name, Type: kind, Value: value, Help: strings.Join(help, " ")}
 		}
+		help = nil
 	}
 	return entries, nil
 }

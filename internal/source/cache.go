@@ -287,3 +287,34 @@ func (s *Store) verifyRepo(ctx context.Context) (*DamagedError, error) {
 	}
 	return nil, nil
 }
+
+// Find gives the tree with this patched id as it lies in the store, checked and
+// held until Close. It fetches nothing and lays nothing out: ok is false where
+// the tree isn't there.
+func (s *Store) Find(ctx context.Context, component, patched string) (t *Tree, ok bool, err error) {
+	trees, err := s.stock(nil)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, have := range trees {
+		if have.Component != component || have.Patched != patched {
+			continue
+		}
+		lock, err := acquire(ctx, have.Path+".lock", true, nil)
+		if err != nil {
+			return nil, false, err
+		}
+		if bad, err := s.verifyTree(ctx, have); err != nil || bad != nil || !s.laidOut(filepath.Base(have.Path)) {
+			release(lock)
+			if err != nil {
+				return nil, false, err
+			}
+			continue
+		}
+		return &Tree{
+			Path: have.Path, Component: component, Ref: have.Ref, Commit: have.Commit, Pristine: have.Pristine, Patched: patched,
+			From: have.From, Stored: true, store: s, index: have.Path + ".index", lock: lock,
+		}, true, nil
+	}
+	return nil, false, nil
+}
