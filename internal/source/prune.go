@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -173,11 +174,14 @@ func (s *Store) pruneRepo(ctx context.Context, opts PruneOptions, p *Pruned) err
 	return removeAll(tmp)
 }
 
+// halfAge is how old a file has to be before nobody can still be writing it.
+const halfAge = 24 * time.Hour
+
 // sweep deletes what killed processes left half-made: folders whose lock
 // nobody holds, and files that nobody can still be writing. It returns what
 // went; what can't be deleted yet goes another time.
 func (s *Store) sweep(dryRun bool) (gone []Removed) {
-	for _, folder := range []string{s.trees(), s.work(), filepath.Join(s.repo.Dir, "objects", "pack")} {
+	for _, folder := range []string{s.trees(), s.work(), s.builds()} {
 		entries, err := os.ReadDir(folder)
 		if err != nil {
 			continue
@@ -188,14 +192,32 @@ func (s *Store) sweep(dryRun bool) (gone []Removed) {
 			switch {
 			case strings.HasSuffix(name, ".tmp"):
 				gone = append(gone, removeUnlocked(filepath.Join(folder, base), filepath.Join(folder, name), dryRun)...)
-			case strings.Contains(name, ".index."), strings.HasPrefix(name, "."), strings.HasPrefix(name, "tmp_"):
-				if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
-					gone = append(gone, remove(filepath.Join(folder, name), dryRun)...)
-				}
+			case strings.Contains(name, ".index."), strings.HasPrefix(name, "."):
+				gone = append(gone, removeOld(filepath.Join(folder, name), entry, dryRun)...)
 			}
 		}
 	}
+	// git's own: objects and packs begun, locks, refs that were to last a moment.
+	_ = filepath.WalkDir(s.repo.Dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // gone meanwhile, or unreadable: another time
+		}
+		name := entry.Name()
+		if strings.HasPrefix(name, "tmp_") || strings.HasPrefix(name, "fast_import_crash_") || strings.HasSuffix(name, ".lock") || filepath.Base(filepath.Dir(path)) == "writing" {
+			gone = append(gone, removeOld(path, entry, dryRun)...)
+		}
+		return nil
+	})
 	return gone
+}
+
+// removeOld is remove, unless somebody may still be writing.
+func removeOld(path string, entry fs.DirEntry, dryRun bool) []Removed {
+	info, err := entry.Info()
+	if err != nil || time.Since(info.ModTime()) < halfAge {
+		return nil
+	}
+	return remove(path, dryRun)
 }
 
 // sweepOverrides deletes the indexes of folders that were used as a source.

@@ -44,6 +44,7 @@ func Open(ctx context.Context, dir string) (*Store, error) {
 	}
 	s := &Store{dir: abs, repo: git.Repo{Dir: filepath.Join(abs, "git")}}
 	if s.complete() {
+		s.unlockGit()
 		return s, nil
 	}
 	for _, d := range []string{s.trees(), s.work()} {
@@ -67,6 +68,15 @@ func Open(ctx context.Context, dir string) (*Store, error) {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
 	return s, nil
+}
+
+// unlockGit deletes the lock of git's packed refs that a killed git left, for
+// which every later write would wait a second in vain. git holds it for moments.
+func (s *Store) unlockGit() {
+	path := filepath.Join(s.repo.Dir, "packed-refs.lock")
+	if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > time.Minute {
+		_ = os.Remove(path) // git says so where it can't be
+	}
 }
 
 // complete says whether all of the store's folders are there. The repository's
