@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +21,9 @@ import (
 var update = flag.Bool("update", false, "write the goldens of the scripts anew")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"payload": main})
+	commands := map[string]func(){"payload": main}
+	maps.Copy(commands, tracerCommands)
+	testscript.Main(m, commands)
 }
 
 // TestScripts runs testdata/script: each file is one behaviour of one verb,
@@ -49,7 +52,7 @@ func TestScripts(t *testing.T) {
 			if err := os.MkdirAll(filepath.Join(env.WorkDir, "repo", "patches"), 0o755); err != nil {
 				return err
 			}
-			return tagUpstream(env)
+			return tagUpstream(filepath.Join(env.WorkDir, "upstream"))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"replace": replace,
@@ -61,8 +64,7 @@ func TestScripts(t *testing.T) {
 
 // tagUpstream gives the toy upstream its history: b100 as it stands, b101 with
 // lines added above the greeting, b102 with a greeting that conflicts.
-func tagUpstream(env *testscript.Env) error {
-	dir := filepath.Join(env.WorkDir, "upstream")
+func tagUpstream(dir string) error {
 	file := filepath.Join(dir, "toy.c")
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -94,6 +94,12 @@ func TestPruneSweeps(t *testing.T) {
 		filepath.Join(s.trees(), ".abc.json.3"),
 		filepath.Join(s.trees(), "abc.index.4"),
 		filepath.Join(s.repo.Dir, "objects", "pack", "tmp_pack_5"),
+		filepath.Join(s.repo.Dir, "objects", "ab", "tmp_obj_6"),
+		filepath.Join(s.repo.Dir, "packed-refs.lock"),
+		filepath.Join(s.repo.Dir, "refs", "payload", "pristine", "abc.lock"),
+		filepath.Join(s.repo.Dir, "refs", "payload", "writing", "7-1"),
+		filepath.Join(s.repo.Dir, "fast_import_crash_8"),
+		filepath.Join(s.builds(), ".abc.9"),
 	}
 	for _, path := range gone {
 		testkit.Write(t, path, "x")
@@ -105,6 +111,7 @@ func TestPruneSweeps(t *testing.T) {
 	kept := []string{
 		filepath.Join(s.work(), "def.1.tmp"),
 		filepath.Join(s.trees(), "abc.index.6"),
+		filepath.Join(s.repo.Dir, "objects", "ab", "tmp_obj_10"),
 	}
 	for _, path := range kept {
 		testkit.Write(t, path, "x")
@@ -133,6 +140,26 @@ func TestPruneSweeps(t *testing.T) {
 	}
 	if p, err = s.Prune(t.Context(), PruneOptions{TreesOf: listed, All: true}); err != nil || len(p.Files) != 1 || p.Files[0].Path != index {
 		t.Errorf("all: %+v, %v", p, err)
+	}
+}
+
+// A git that was killed while it deleted a ref leaves a lock that every later
+// write would wait a second for.
+func TestLockOfPackedRefsDoesNotStay(t *testing.T) {
+	s, _, _ := lockedTree(t)
+	path := filepath.Join(s.repo.Dir, "packed-refs.lock")
+	testkit.Write(t, path, "")
+	_, err := Open(t.Context(), s.Dir())
+	must(t, err)
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("a lock that somebody may hold is gone: %v", err)
+	}
+	old := time.Now().Add(-2 * time.Minute)
+	must(t, os.Chtimes(path, old, old))
+	_, err = Open(t.Context(), s.Dir())
+	must(t, err)
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an old lock is still there: %v", err)
 	}
 }
 

@@ -1,0 +1,550 @@
+package main
+
+import (
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"payload/internal/testkit"
+)
+
+// Every verb that writes is broken at its steps, one step at a time, and run
+// again. What counts: the outcome is right or a clear error, and what the break
+// left over goes away. Plain `go test` breaks a few steps of each; all of them,
+// and docs/faults.md, take some twenty minutes: scripts/faults.
+
+var (
+	everyFault = flag.Bool("faults", false, "break every step, not a few of them")
+	faultTable = flag.String("faults.table", "", "write the table of all faults to this `file`")
+)
+
+// world is a repository, its upstream and a store, in a folder whose name is a
+// trap of its own: at. A trial begins with a copy of what was prepared.
+type world struct {
+	base string
+	user string // who runs payload: empty, or the arguments of setpriv
+	env  []string
+	tree map[string]string // what `payload source toy` has to give
+	tb   testing.TB
+}
+
+func (w *world) at(parts ...string) string {
+	return filepath.Join(append([]string{w.base, "at"}, parts...)...)
+}
+
+// newWorld makes an upstream with b200 (many small files, one large, a link, a
+// program) and b201 (lines above every patched place), a repository that pins
+// b200 with three patches and the archive of the same as a mirror, and no store.
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	w := &world{base: filepath.Join(t.TempDir(), "wörld with spaces"), tb: t}
+	w.env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + w.at(), "TMPDIR=" + w.at("tmp"), "PAYLOAD_CACHE=" + w.at("cäche"),
+		"PAYLOAD_GIT_TIMEOUT=20", "PAYLOAD_CMAKE=" + w.at("cmake"), "LC_ALL=C",
+	}
+	if dir := os.Getenv("GOCOVERDIR"); dir != "" {
+		w.env = append(w.env, "GOCOVERDIR="+dir)
+	}
+	for _, err := range []error{
+		os.MkdirAll(w.at("tmp"), 0o777), os.CopyFS(w.at(), os.DirFS("testdata/toy")), os.CopyFS(w.at("cmake"), os.DirFS("../../cmake")),
+		os.RemoveAll(w.at("repo", "patches")), os.MkdirAll(w.at("repo", "patches"), 0o755),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	up := testkit.RepoAt(t, w.at("upstream"))
+	up.Run("config", "core.autocrlf", "false")
+	up.Run("config", "uploadpack.allowAnySHA1InWant", "true")
+	for i := range 24 {
+		testkit.Write(t, w.at("upstream", fmt.Sprintf("part %d/näme.txt", i%5), fmt.Sprint("file ", i)), strings.Repeat(fmt.Sprintln("line of", i), 9))
+	}
+	testkit.Write(t, w.at("upstream", "large.bin"), strings.Repeat("\x00large\r\n", 30000))
+	testkit.Write(t, w.at("upstream", "tool.sh"), "#!/bin/sh\n")
+	for _, err := range []error{os.Chmod(w.at("upstream", "tool.sh"), 0o755), os.Symlink("tool.sh", w.at("upstream", "link"))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"one.txt", "two.txt"} {
+		testkit.Write(t, w.at("upstream", name), "1\n2\n3\n4\n5\n6\n7\n")
+	}
+	commit := up.Commit(nil, "b200")
+	w.tree = picture(t, w.at("upstream"))
+	w.must(t, "tar", "-C", w.at("upstream"), "-cf", w.at("toy.tar"), "--exclude=.git", ".")
+	edits := [][3]string{{"toy.c", `"hello"`, `"good morning"`}, {"one.txt", "4\n", "four\n"}, {"two.txt", "4\n", "four\n"}}
+	for i, e := range edits {
+		edit(t, w.at("upstream", e[0]), e[1], e[2])
+		diff := up.Run("diff", "--full-index", "--", e[0])
+		text := fmt.Sprintf("From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\nFrom: A U Thor <author@example.com>\nDate: Sat, 3 Feb 2001 04:05:06 +0000\nSubject: [PATCH] change %d\n\nUpstream-Status: Pending\nDrop-When: never\n---\n\n%s\n", i+1, diff)
+		testkit.Write(t, w.at("repo", "patches", fmt.Sprintf("%04d-change-%d.patch", i+1, i+1)), text)
+	}
+	patched := picture(t, w.at("upstream"))
+	up.Run("checkout", "-q", "--", ".")
+	w.tree = patched
+	for _, e := range edits {
+		edit(t, w.at("upstream", e[0]), "", "// above everything\n")
+	}
+	up.Commit(nil, "b201")
+	testkit.Write(t, w.at("repo", "TOY_VERSION"), "b200\n")
+	sum := sha256.Sum256([]byte(read(t, w.at("toy.tar"))))
+	edit(t, w.at("repo", "payload.yaml"), "    target: hello\n", fmt.Sprintf("    target: hello\n    mirrors:\n      - {ref: b200, commit: %s, archive: ../toy.tar, sha256: %x}\n", commit, sum))
+	return w
+}
+
+func edit(t testing.TB, path, old, new string) {
+	t.Helper()
+	text := read(t, path)
+	if !strings.Contains(text, old) {
+		t.Fatalf("%s does not hold %q", path, old)
+	}
+	testkit.Write(t, path, strings.Replace(text, old, new, 1))
+}
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// picture is a folder's files, without .git: what each is, and its content.
+func picture(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	seen := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			if entry != nil && entry.Name() == ".git" {
+				return fs.SkipDir
+			}
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		var data []byte
+		if info.Mode()&fs.ModeSymlink != 0 {
+			target, err := os.Readlink(path)
+			data = []byte(target)
+			if err != nil {
+				return err
+			}
+		} else if data, err = os.ReadFile(path); err != nil {
+			return err
+		}
+		seen[path[len(dir):]] = fmt.Sprintf("%v %v %x", info.Mode().Type(), info.Mode()&0o100 != 0, sha256.Sum256(data))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seen
+}
+
+// argv is a command as the world's user gives it.
+func (w *world) argv(args ...string) []string {
+	return append(strings.Fields(w.user), args...)
+}
+
+// run runs a command in the repository with nothing broken.
+func (w *world) run(env []string, args ...string) traced {
+	argv := w.argv(args...)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = w.at("repo"), append(slices.Clone(w.env), env...)
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	_ = cmd.Run() // the code tells
+	return traced{code: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String()}
+}
+
+func (w *world) must(t testing.TB, args ...string) traced {
+	t.Helper()
+	res := w.run(nil, args...)
+	if res.code != 0 {
+		t.Fatalf("%v: exit code %d: %s", args, res.code, res.stderr)
+	}
+	return res
+}
+
+// keep makes what is at hand the beginning of every trial; begin goes there.
+func (w *world) keep()  { w.copy("at", "kept") }
+func (w *world) begin() { w.copy("kept", "at") }
+
+func (w *world) copy(from, to string) {
+	from, to = filepath.Join(w.base, from), filepath.Join(w.base, to)
+	script := `chmod -R u+w "$2" 2>/dev/null; rm -rf "$2" && cp -a "$1" "$2"`
+	if out, err := exec.Command("sh", "-c", script, "sh", from, to).CombinedOutput(); err != nil {
+		w.tb.Fatalf("copying the world: %v: %s", err, out)
+	}
+}
+
+// scenario is a verb that is broken, and what has to come of it.
+type scenario struct {
+	name    string
+	env     []string
+	prepare func(t testing.TB, w *world)
+	args    []string
+	within  string // only steps below this folder of the world are broken
+	every   int    // of the steps, where all are too many; 0 is 1
+	// wrong says what is wrong after a run that said that all is well.
+	wrong func(w *world, res traced) string
+	// half says what is wrong with what a broken run left, where that must be
+	// whole at any time.
+	half func(w *world) string
+}
+
+func locked(t testing.TB, w *world) {
+	t.Helper()
+	w.must(t, "payload", "lock")
+	w.drop("cäche")
+}
+
+func stored(t testing.TB, w *world) {
+	t.Helper()
+	w.must(t, "payload", "lock")
+	w.must(t, "payload", "source", "toy")
+}
+
+// drop deletes a folder of the world.
+func (w *world) drop(name string) {
+	out, err := exec.Command("sh", "-c", `chmod -R u+w "$1" && rm -rf "$1"`, "sh", w.at(name)).CombinedOutput()
+	if err != nil {
+		w.tb.Fatalf("%v: %s", err, out)
+	}
+}
+
+// wrongTree compares the tree that `payload source` printed with the right one.
+func wrongTree(w *world, res traced) string {
+	return w.differs(strings.TrimSpace(res.stdout), w.tree)
+}
+
+func (w *world) differs(dir string, want map[string]string) string {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return fmt.Sprintf("%q is no folder", dir)
+	}
+	got := picture(w.tb, dir)
+	if maps.Equal(got, want) {
+		return ""
+	}
+	for name := range want {
+		if got[name] != want[name] {
+			return fmt.Sprintf("%s of %s is not what it should be", name, dir)
+		}
+	}
+	return fmt.Sprintf("%s has %d files, should have %d", dir, len(got), len(want))
+}
+
+var fromTheMirror = []string{"PAYLOAD_SOURCE_KINDS=store,mirror"}
+
+// scenarios lists the verbs that write. The references that they are compared
+// with are read on first use: the same run with nothing broken.
+func scenarios() []scenario {
+	sourceToy := []string{"payload", "source", "toy"}
+	var lock, series, staged string
+	return []scenario{
+		{name: "source, by git", prepare: locked, args: sourceToy, env: []string{"PAYLOAD_SOURCE_KINDS=store,git"}, wrong: wrongTree},
+		{name: "source, from an archive", prepare: locked, args: sourceToy, env: fromTheMirror, wrong: wrongTree},
+		{name: "source, laid out anew", prepare: func(t testing.TB, w *world) {
+			t.Helper()
+			stored(t, w)
+			w.drop("cäche/trees")
+		}, args: sourceToy, wrong: wrongTree},
+		{name: "source, there already", prepare: stored, args: sourceToy, wrong: wrongTree},
+		{name: "source --repair", prepare: stored, args: append(slices.Clone(sourceToy), "--repair"), wrong: wrongTree},
+		{name: "lock", args: []string{"payload", "lock"}, wrong: func(w *world, res traced) string {
+			// A source that can't be read has no row; that has to be told.
+			if now := read(w.tb, w.at("repo", "payload.lock")); strings.Contains(res.stderr, "not locked from") {
+				return beyond(now, lock)
+			}
+			return other("payload.lock", &lock, func() string { return read(w.tb, w.at("repo", "payload.lock")) })
+		}, half: func(w *world) string {
+			data, err := os.ReadFile(w.at("repo", "payload.lock"))
+			if err != nil {
+				return ""
+			}
+			return beyond(string(data), lock)
+		}},
+		{name: "cache prune", prepare: stored, args: []string{"payload", "cache", "prune"}, wrong: func(w *world, _ traced) string {
+			return wrongTree(w, w.run(nil, sourceToy...))
+		}},
+		{name: "cache prune --damaged", prepare: func(t testing.TB, w *world) {
+			t.Helper()
+			stored(t, w)
+			objects, err := filepath.Glob(w.at("cäche", "git", "objects", "[0-9a-f][0-9a-f]", "*"))
+			if err != nil || len(objects) == 0 {
+				t.Fatalf("no objects: %v", err)
+			}
+			for _, name := range objects {
+				if err := os.Chmod(name, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				testkit.Write(t, name, "damaged")
+			}
+		}, args: []string{"payload", "cache", "prune", "--damaged"}, wrong: func(w *world, _ traced) string {
+			w.drop("cäche/trees")
+			return wrongTree(w, w.run(nil, sourceToy...))
+		}},
+		{name: "patch refresh", prepare: func(t testing.TB, w *world) {
+			t.Helper()
+			testkit.Write(t, w.at("repo", "TOY_VERSION"), "b201\n")
+			w.must(t, "payload", "lock")
+		}, args: []string{"payload", "patch", "refresh", "toy"}, wrong: func(w *world, _ traced) string {
+			return other("the series", &series, func() string { return fmt.Sprint(picture(w.tb, w.at("repo", "patches"))) })
+		}, half: func(w *world) string {
+			// The next reader finishes what was decided; before that nothing has changed.
+			res := w.run(nil, "payload", "patch", "check", "toy")
+			if res.code != 0 && res.code != 3 {
+				return fmt.Sprintf("the series is neither as before nor as it should be: %s%s", res.stdout, res.stderr)
+			}
+			return ""
+		}},
+		{name: "build, staging", prepare: stagedBefore, args: []string{"payload", "build", "--preset", "quiet", "--launcher", "none"}, within: "repo/dist",
+			wrong: func(w *world, _ traced) string {
+				return other("dist/quiet", &staged, func() string { return fmt.Sprint(picture(w.tb, w.at("repo", "dist", "quiet"))) })
+			}, half: wholeStage},
+		{name: "build, configuring and compiling", prepare: stagedBefore, args: []string{"payload", "build", "--preset", "quiet", "--launcher", "none"}, within: "repo/build", every: 9,
+			wrong: func(w *world, _ traced) string {
+				return other("dist/quiet", &staged, func() string { return fmt.Sprint(picture(w.tb, w.at("repo", "dist", "quiet"))) })
+			}, half: wholeStage},
+	}
+}
+
+// stagedBefore builds with another patch first, so that the build that is
+// broken has a stage and a build folder to replace.
+func stagedBefore(t testing.TB, w *world) {
+	t.Helper()
+	for _, file := range []string{"0002-change-2.patch", "0003-change-3.patch"} {
+		if err := os.Remove(w.at("repo", "patches", file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.must(t, "payload", "lock")
+	w.must(t, "payload", "build", "--preset", "quiet", "--launcher", "none")
+	edit(t, w.at("repo", "patches", "0001-change-1.patch"), `"good morning"`, `"good evening"`)
+	w.must(t, "payload", "lock")
+}
+
+// wholeStage says what is wrong with a staged program: it greets as before or
+// as now, or there is none. A tree that was put aside goes back with the next build.
+func wholeStage(w *world) string {
+	program := w.at("repo", "dist", "quiet", "lib", "payload", "hello")
+	if _, err := os.Stat(w.at("repo", "dist", "quiet")); err != nil {
+		return ""
+	}
+	out, err := exec.Command(program).CombinedOutput()
+	if text := string(out); err != nil || text != "good morning 100\n" && text != "good evening 100\n" {
+		return fmt.Sprintf("the staged program says %q, %v", out, err)
+	}
+	return ""
+}
+
+// beyond says which line of text the reference lacks, or that it is cut off.
+func beyond(text, reference string) string {
+	for line := range strings.Lines(text) {
+		if !strings.Contains(reference, line) {
+			return fmt.Sprintf("payload.lock says %q", line)
+		}
+	}
+	if !strings.Contains(text, "patched:") || !strings.HasSuffix(text, "\n") {
+		return "payload.lock is cut off"
+	}
+	return ""
+}
+
+// other compares what there is with what the first look saw.
+func other(what string, reference *string, now func() string) string {
+	got := now()
+	if *reference == "" {
+		*reference = got
+	}
+	if got != *reference {
+		return what + " is not what it should be"
+	}
+	return ""
+}
+
+// breakage is one way to break a step.
+type breakage struct {
+	name  string
+	fault fault // at is filled in
+	says  string
+}
+
+var breakages = []breakage{
+	{name: "kill -9 of all processes", fault: fault{kill: everyone}},
+	{name: "kill -9 of all, a write half done", fault: fault{kill: everyone, half: true}},
+	{name: "kill -9 of the one process", fault: fault{kill: oneAlone}},
+	{name: "disk full from here on", fault: fault{errno: syscall.ENOSPC, onward: true}, says: "no space left"},
+	{name: "one call fails: EIO", fault: fault{errno: syscall.EIO}},
+	{name: "one call fails: EACCES", fault: fault{errno: syscall.EACCES}},
+}
+
+// tally counts what came of one kind of fault.
+type tally struct {
+	tried, died, errors, right int // the broken run
+	again, clear, wrong        int // the run after it
+	examples                   []string
+}
+
+func (c *tally) bad(format string, args ...any) {
+	c.wrong++
+	c.examples = append(c.examples, fmt.Sprintf(format, args...))
+}
+
+// clearError says why a failed run's words won't do.
+func clearError(res traced, says string) string {
+	switch {
+	case strings.Contains(res.stderr, "panic:") || strings.Contains(res.stderr, "goroutine "):
+		return "a panic: " + res.stderr
+	case !strings.Contains(res.stderr, "error: "):
+		return fmt.Sprintf("exit code %d and no error: %q", res.code, res.stderr)
+	case !strings.Contains(strings.ToLower(res.stderr), says):
+		return fmt.Sprintf("the error should say %q: %s", says, res.stderr)
+	}
+	return ""
+}
+
+// judge counts what came of a broken run and of the run after it.
+func (w *world) judge(sc scenario, broken traced, says, hit string, c *tally) {
+	c.tried++
+	switch {
+	case broken.code < 0:
+		c.died++
+	case broken.code == 0:
+		c.right++
+		if why := sc.wrong(w, broken); why != "" {
+			c.bad("%s, %s: it said that all is well, and %s", sc.name, hit, why)
+			return
+		}
+	default:
+		c.errors++
+		if why := clearError(broken, says); why != "" {
+			c.bad("%s, %s: %s", sc.name, hit, why)
+			return
+		}
+	}
+	if sc.half != nil {
+		if why := sc.half(w); why != "" {
+			c.bad("%s, %s: %s", sc.name, hit, why)
+			return
+		}
+	}
+	again := w.run(sc.env, sc.args...)
+	if again.code != 0 {
+		c.clear++
+		if why := clearError(again, ""); why != "" {
+			c.bad("%s, %s: the run after it: %s", sc.name, hit, why)
+			return
+		}
+		c.examples = append(c.examples, fmt.Sprintf("%s, %s: the run after it stopped: %s", sc.name, hit, again.stderr))
+		return
+	}
+	if why := sc.wrong(w, again); why != "" {
+		c.bad("%s, %s: the run after it said that all is well, and %s", sc.name, hit, why)
+		return
+	}
+	if left := w.left(); len(left) > 0 {
+		c.bad("%s, %s: left over after a prune: %v", sc.name, hit, left)
+		return
+	}
+	c.again++
+}
+
+// left lists what a prune leaves of half-made files, a day later.
+func (w *world) left() []string {
+	yesterday := time.Now().Add(-25 * time.Hour)
+	half := func() (list []string) {
+		_ = filepath.WalkDir(w.at("cäche"), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil {
+				return nil
+			}
+			name := entry.Name()
+			inGit := strings.HasPrefix(path, w.at("cäche", "git")+"/")
+			if strings.HasSuffix(name, ".tmp") || strings.HasPrefix(path, w.at("cäche", "git", "refs", "payload", "writing")+"/") || strings.Contains(name, ".index.") || strings.HasPrefix(name, "tmp_") || strings.HasPrefix(name, ".") || inGit && strings.HasSuffix(name, ".lock") {
+				list = append(list, path)
+				_ = os.Chtimes(path, yesterday, yesterday)
+				if entry.IsDir() {
+					return fs.SkipDir
+				}
+			}
+			return nil
+		})
+		return list
+	}
+	if len(half()) == 0 {
+		return nil
+	}
+	if res := w.run(nil, "payload", "cache", "prune"); res.code != 0 {
+		return []string{res.stderr}
+	}
+	return half()
+}
+
+// steps chooses which of n steps are broken.
+func steps(n, every, offset int) []int {
+	var list []int
+	if *everyFault {
+		for at := 1; at <= n; at += max(1, every) {
+			list = append(list, at)
+		}
+		return list
+	}
+	const few = 2
+	for i := range few {
+		list = append(list, 1+(n*(2*i+1)/(2*few)+7*offset)%n)
+	}
+	return list
+}
+
+func TestFaultAtEveryStep(t *testing.T) {
+	table := newTable(t)
+	for i, sc := range scenarios() {
+		if !*everyFault && strings.HasPrefix(sc.name, "build") {
+			continue // seconds a trial
+		}
+		t.Run(sc.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			if sc.prepare != nil {
+				sc.prepare(t, w)
+			}
+			w.keep()
+			if res := w.run(sc.env, sc.args...); res.code != 0 || sc.wrong(w, res) != "" {
+				t.Fatalf("with nothing broken: %+v: %s", res, sc.wrong(w, res))
+			}
+			w.begin()
+			argv, env := w.argv(sc.args...), append(slices.Clone(w.env), sc.env...)
+			whole, err := trace(w.at("repo"), w.at(sc.within), env, argv, fault{})
+			if err != nil || whole.code != 0 || whole.steps == 0 {
+				t.Fatalf("traced with nothing broken: %+v, %v", whole, err)
+			}
+			for j, b := range breakages {
+				var c tally
+				for _, at := range steps(whole.steps, sc.every, i+j) {
+					w.begin()
+					f := b.fault
+					f.at = at
+					broken, err := trace(w.at("repo"), w.at(sc.within), env, argv, f)
+					if err != nil {
+						t.Fatal(err)
+					}
+					w.judge(sc, broken, b.says, fmt.Sprintf("step %d of %d (%s) of %s", at, whole.steps, broken.hit, b.name), &c)
+				}
+				table.add(t, b.name, sc.name, c)
+			}
+		})
+	}
+}
