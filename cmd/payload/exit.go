@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 
 	"payload/internal/adopt"
 	"payload/internal/build"
@@ -113,6 +114,9 @@ func failureOf(ctx context.Context, err error) failure {
 	if e, ok := as[*source.DamagedError](err); ok {
 		return failure{code: exitVerification, hint: "payload source " + e.Component + " --repair"}
 	}
+	if errors.Is(err, run.ErrDamaged) {
+		return failure{code: exitVerification, hint: "payload cache prune --damaged; what is missing then is read from its sources again"}
+	}
 	if e, ok := as[*doctor.MissingError](err); ok {
 		hint := "payload doctor --fix"
 		if e.Preset != "" {
@@ -168,8 +172,11 @@ func failureOf(ctx context.Context, err error) failure {
 	if e, ok := as[*cmakerun.ConfigureError](err); ok && !errors.Is(err, run.ErrNoSpace) {
 		return failure{code: exitFailed, hint: "the whole output: less " + e.Log}
 	}
-	if errors.Is(err, run.ErrNoSpace) {
+	if errors.Is(err, run.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) {
 		return failure{code: exitFailed, hint: "free some space, or move the store with PAYLOAD_CACHE, then run the command again"}
+	}
+	if _, ok := as[*source.StoreError](err); ok {
+		return failure{code: exitFailed, hint: "PAYLOAD_CACHE=DIR names a folder for the store that can be written to"}
 	}
 	if errors.Is(err, run.ErrNoMemory) {
 		return failure{code: exitFailed, hint: "run again with fewer jobs: --jobs 1"}

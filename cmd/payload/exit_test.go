@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 
 	"payload/internal/build"
@@ -49,6 +51,9 @@ func TestFailures(t *testing.T) {
 		{&source.DigestError{}, exitVerification, "payload.yaml"},
 		{&source.MismatchError{Component: "c"}, exitVerification, "payload lock c"},
 		{&source.NoSourceError{Component: "c"}, exitFailed, "--source c=DIR"},
+		{&source.NoSourceError{Component: "c", Tried: []source.Skipped{{From: "git", Err: run.ErrDamaged}}}, exitVerification, "payload cache prune --damaged"},
+		{&source.StoreError{Doing: "opening the store", Err: fs.ErrPermission}, exitFailed, "PAYLOAD_CACHE=DIR"},
+		{&source.StoreError{Doing: "opening the store", Err: syscall.ENOSPC}, exitFailed, "free some space"},
 		{&build.UnverifiedError{Dir: "dist/x"}, exitVerification, "payload verify dist/x"},
 		{&doctor.MissingError{Preset: "cpu"}, exitPrerequisite, "payload doctor --fix --preset cpu"},
 		{&doctor.NotRootError{Commands: []doctor.Command{{Args: []string{"sudo", "apt-get", "update"}}}}, exitPrerequisite, "as root: apt-get update"},

@@ -20,12 +20,6 @@ type row struct {
 	tally
 }
 
-// newTable is a table that is written when the test and its parts have ended.
-func newTable(t *testing.T) *table {
-	t.Helper()
-	return allFaults
-}
-
 // allFaults has the rows of every test of this kind.
 var allFaults = &table{}
 

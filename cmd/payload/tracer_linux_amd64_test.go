@@ -45,9 +45,9 @@ const (
 
 // traced is how a command ended.
 type traced struct {
-	steps  int    // how many there were
-	hit    string // the broken one: "git: renameat"
-	code   int    // exit code; -1 where a signal ended it
+	steps  []string // the call of each
+	hit    string   // the broken one: "git: renameat"
+	code   int      // exit code; -1 where a signal ended it
 	stdout string
 	stderr string
 }
@@ -150,7 +150,7 @@ type tracer struct {
 	root    int
 	known   map[int]bool // threads
 	program bool         // the program itself has started
-	steps   int
+	steps   []string
 	hit     string
 	dying   bool // everyone is to be killed
 	code    int
@@ -220,10 +220,10 @@ func (t *tracer) step(tid int) error {
 	if !t.counts(tid, call.name, regs) {
 		return unix.PtraceCont(tid, 0)
 	}
-	t.steps++
+	t.steps = append(t.steps, call.name)
 	f := t.fault
 	again := f.onward && t.hit != "" && call.needsRoom
-	if t.steps != f.at && !again {
+	if len(t.steps) != f.at && !again {
 		return unix.PtraceCont(tid, 0)
 	}
 	if t.hit == "" {
@@ -323,4 +323,14 @@ func (t *tracer) end(tid int) error {
 		_ = unix.Kill(other, unix.SIGKILL) // gone already
 	}
 	return nil
+}
+
+// needsRoom says whether a call fails on a full disk.
+func needsRoom(name string) bool {
+	for _, call := range stepCalls {
+		if call.name == name {
+			return call.needsRoom
+		}
+	}
+	return false
 }

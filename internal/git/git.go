@@ -55,45 +55,70 @@ var isolated = []string{
 	"GIT_COMMITTER_NAME=payload", "GIT_COMMITTER_EMAIL=payload@localhost", "GIT_COMMITTER_DATE=2000-01-01T00:00:00Z",
 }
 
-// Open makes dir a private bare repository if it isn't one yet.
+// config is the whole configuration of a private repository. unpackLimit keeps
+// what is fetched in one pack, which is there at once or not at all: unpacked, a
+// tree is there before its files, and a kill between them leaves it so.
+const config = `[core]
+	repositoryformatversion = 0
+	bare = true
+	autocrlf = false
+	fileMode = true
+	symlinks = true
+	ignoreCase = false
+	precomposeUnicode = false
+	protectNTFS = false
+	commitGraph = false
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+[fetch]
+	recurseSubmodules = false
+	unpackLimit = 1
+[advice]
+	detachedHead = false
+`
+
+// Open makes dir a private bare repository if it isn't one yet. What decides
+// how git reads and writes files is compared every time: without it a damaged
+// attribute would change line ends, and hide that it did.
 func Open(ctx context.Context, dir string) (Repo, error) {
 	r := Repo{Dir: dir}
-	if _, err := os.Stat(filepath.Join(dir, "info", "attributes")); err == nil {
+	if r.Settled() {
 		return r, nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return r, fmt.Errorf("making the private repository: %w", err)
-	}
-	if _, err := run.Do(ctx, run.Cmd{Args: []string{"git", "init", "-q", "--bare", "--template=", dir}, Env: isolated}); err != nil {
-		return r, fmt.Errorf("making the private repository %s: %w", dir, err)
-	}
-	settings := [][2]string{
-		{"core.autocrlf", "false"},
-		{"core.fileMode", "true"},
-		{"core.symlinks", "true"},
-		{"core.ignoreCase", "false"},
-		{"core.precomposeUnicode", "false"},
-		{"core.protectNTFS", "false"},
-		{"gc.auto", "0"},
-		{"maintenance.auto", "false"},
-		{"fetch.recurseSubmodules", "false"},
-		{"core.commitGraph", "false"},
-		{"advice.detachedHead", "false"},
-	}
-	for _, s := range settings {
-		if _, err := r.Text(ctx, "config", s[0], s[1]); err != nil {
-			return r, err
+	fail := func(err error) (Repo, error) { return r, fmt.Errorf("making the private repository %s: %w", dir, err) }
+	attributes := r.attributes()
+	if _, err := os.Stat(attributes); err != nil {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fail(err)
+		}
+		if _, err := run.Do(ctx, run.Cmd{Args: []string{"git", "init", "-q", "--bare", "--template=", dir}, Env: isolated}); err != nil {
+			return fail(err)
 		}
 	}
-	// Written last: its presence says that the repository is complete.
-	info := filepath.Join(dir, "info")
-	if err := os.MkdirAll(info, 0o755); err != nil {
-		return r, fmt.Errorf("making the private repository: %w", err)
+	if err := atomicfile.Write(filepath.Join(dir, "config"), []byte(config), 0o644); err != nil {
+		return fail(err)
 	}
-	if err := atomicfile.Write(filepath.Join(info, "attributes"), []byte(Attributes), 0o644); err != nil {
-		return r, fmt.Errorf("making the private repository: %w", err)
+	// Written last: its presence says that the repository is complete.
+	if err := os.MkdirAll(filepath.Dir(attributes), 0o755); err != nil {
+		return fail(err)
+	}
+	if err := atomicfile.Write(attributes, []byte(Attributes), 0o644); err != nil {
+		return fail(err)
 	}
 	return r, nil
+}
+
+func (r Repo) attributes() string { return filepath.Join(r.Dir, "info", "attributes") }
+
+// Settled says whether the configuration and the attributes are there and ours.
+func (r Repo) Settled() bool {
+	is := func(path, want string) bool {
+		got, err := os.ReadFile(path)
+		return err == nil && string(got) == want
+	}
+	return is(r.attributes(), Attributes) && is(filepath.Join(r.Dir, "config"), config)
 }
 
 // Call is one git command in a repository.
@@ -132,6 +157,17 @@ func (r Repo) Text(ctx context.Context, args ...string) (string, error) {
 // Has says whether the object exists in the repository.
 func (r Repo) Has(ctx context.Context, object string) (bool, error) {
 	_, err := r.Text(ctx, "cat-file", "-e", object)
+	var exit *run.ExitError
+	if errors.As(err, &exit) && exit.Signal == "" {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Whole says whether the object is there with everything that it leads to. A
+// tree alone may be what an interrupted git left.
+func (r Repo) Whole(ctx context.Context, object string) (bool, error) {
+	_, err := r.Text(ctx, "rev-list", "--objects", "--quiet", object)
 	var exit *run.ExitError
 	if errors.As(err, &exit) && exit.Signal == "" {
 		return false, nil

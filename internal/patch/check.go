@@ -385,7 +385,7 @@ func (j judging) file(ctx context.Context, d FileDiff) (fileFit, error) {
 	}
 	content, ok := j.objects.content[cur.id]
 	if !ok {
-		return fileFit{}, fmt.Errorf("reading %s: object %s is missing from the private repository", to, cur.id)
+		return fileFit{}, fmt.Errorf("reading %s: object %s is missing: %w", to, cur.id, run.ErrDamaged)
 	}
 
 	if d.OldMode == "" && j.from != nil {

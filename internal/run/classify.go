@@ -2,6 +2,7 @@ package run
 
 import (
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -15,6 +16,7 @@ var (
 	ErrNoPackage  = errors.New("no such package or version")
 	ErrWrongHash  = errors.New("the download does not have the digest asked for")
 	ErrPermission = errors.New("permission denied")
+	ErrDamaged    = errors.New("the repository is damaged") // git's own words about its objects
 )
 
 // signs pairs what tools print under LC_ALL=C with its kind; the first that
@@ -53,6 +55,26 @@ var signs = []struct {
 	{"Could not read from remote repository", ErrNetwork},
 	{"early EOF", ErrNetwork},
 	{"Permission denied", ErrPermission},
+}
+
+// damageSigns are what git prints of its own repository that isn't whole. Other
+// tools mean other things by such words, and git does while it talks to another
+// repository: see kindOf.
+var damageSigns = []string{
+	"not a git repository", "is corrupt", "loose object", "bad object", "packfile", "Could not read ", "unable to read ",
+	"invalid object", "missing object", "missing blob", "missing tree", "bad tree", "inflate", "bad config", "bad signature",
+}
+
+// kindOf is Classify for a command line.
+func kindOf(args []string, stderr string) error {
+	if kind := Classify(stderr); kind != nil || args[0] != "git" {
+		return kind
+	}
+	talks := slices.ContainsFunc(args, func(arg string) bool { return arg == "fetch" || arg == "ls-remote" })
+	if !talks && slices.ContainsFunc(damageSigns, func(sign string) bool { return strings.Contains(stderr, sign) }) {
+		return ErrDamaged
+	}
+	return nil
 }
 
 // Classify gives the kind of failure that output tells of, or nil. It is for

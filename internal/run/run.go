@@ -199,7 +199,7 @@ func (p *Process) Wait() (Result, error) {
 		return res, fmt.Errorf("running %s: %w", p.args[0], err)
 	}
 	e := &ExitError{Args: p.args, Dir: p.dir, Code: exit.ExitCode(), Signal: signalName(exit), Stderr: p.tail.String()}
-	e.kind = Classify(e.Stderr)
+	e.kind = kindOf(e.Args, e.Stderr)
 	return res, e
 }
 

@@ -136,6 +136,28 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// What git says of its own repository, and what only sounds like it.
+func TestDamagedRepository(t *testing.T) {
+	for _, c := range []struct {
+		args, stderr string
+		damaged      bool
+	}{
+		{"git fsck", "fatal: not a git repository: '/x'", true},
+		{"git fsck", "fatal: loose object 8d5 (stored in x) is corrupt", true},
+		{"git fsck", "error: packfile ./objects/pack/p.pack is truncated", true},
+		{"git ls-tree x", "error: Could not read 04f6c222f4290ce3f361ab9f60edb94e098ee287", true},
+		{"git fsck", "fatal: Out of memory, malloc failed", false},
+		{"git fsck", "fatal: detected dubious ownership in repository", false},
+		{"git am x", "error: corrupt patch at line 12", false},
+		{"git fetch x", "fatal: pack has bad object at offset 12: inflate returned -3", false},
+		{"pip download x", "ERROR: the archive is corrupt", false},
+	} {
+		if got := errors.Is(kindOf(strings.Fields(c.args), c.stderr), ErrDamaged); got != c.damaged {
+			t.Errorf("%s: %q: damaged %v", c.args, c.stderr, got)
+		}
+	}
+}
+
 // A tool's children must not outlive its interruption.
 func TestCancelStopsGrandchildren(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -263,13 +263,6 @@ func lostRecord(component, ref, place string) *DamagedError {
 	return &DamagedError{Component: component, Ref: ref, Path: place, Files: []string{"its record " + filepath.Base(place) + ".json"}}
 }
 
-// saysDamaged finds what git says of a repository that is too broken to check.
-func saysDamaged(stderr string) bool {
-	return slices.ContainsFunc([]string{"not a git repository", "corrupt", "loose object", "bad object", "packfile"}, func(sign string) bool {
-		return strings.Contains(stderr, sign)
-	})
-}
-
 func (s *Store) verifyRepo(ctx context.Context) (*DamagedError, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fsckLimit, fmt.Errorf("git fsck took longer than %s", fsckLimit))
 	defer cancel()
@@ -277,7 +270,7 @@ func (s *Store) verifyRepo(ctx context.Context) (*DamagedError, error) {
 	exit, failed := errors.AsType[*run.ExitError](err)
 	// git answers 128 and more where it could not look: out of memory, a file
 	// that can't be read. That is no word about the objects, unless it says so.
-	if failed && exit.Signal == "" && ctx.Err() == nil && (exit.Code < 128 || saysDamaged(exit.Stderr)) {
+	if failed && exit.Signal == "" && ctx.Err() == nil && (exit.Code < 128 || errors.Is(err, run.ErrDamaged)) {
 		words := strings.Split(strings.TrimSpace(exit.Stderr+string(out)), "\n")
 		words = slices.DeleteFunc(words, func(line string) bool { return strings.HasPrefix(line, "notice: ") })
 		return &DamagedError{Path: s.repo.Dir, Files: words}, nil

@@ -1,13 +1,17 @@
 package source
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"payload/internal/git"
+	"payload/internal/run"
 	"payload/internal/testkit"
 )
 
@@ -194,4 +198,92 @@ func TestLostRecordIsDamage(t *testing.T) {
 	}
 	req.Repair = true
 	get(t, s, req)
+}
+
+// Without the store's own attributes a tree's would change line ends on the way
+// out, and change them back when the files are hashed to check them.
+func TestAttributesAndConfigurationAreOurs(t *testing.T) {
+	for _, name := range []string{"info/attributes", "config"} {
+		for _, text := range []string{"", "* text=auto eol=crlf\n"} {
+			s, req, tree := lockedTree(t)
+			must(t, os.WriteFile(filepath.Join(s.repo.Dir, filepath.FromSlash(name)), []byte(text), 0o644))
+			must(t, removeAll(s.trees()))
+			s, err := Open(t.Context(), s.Dir())
+			must(t, err)
+			again := get(t, s, req)
+			assertHard(t, again.Path)
+			if again.Patched != tree.Patched || !s.repo.Settled() {
+				t.Errorf("%s of %q: got %+v", name, text, again)
+			}
+		}
+	}
+}
+
+// Trees are checked by means of the repository, so it has to be made good first.
+func TestPruneOfADamagedRepository(t *testing.T) {
+	for _, name := range []string{"HEAD", "objects"} {
+		t.Run(name, func(t *testing.T) {
+			s, req, tree := lockedTree(t)
+			path := filepath.Join(s.repo.Dir, name)
+			must(t, removeAll(path))
+			must(t, os.WriteFile(path, nil, 0o644))
+			must(t, os.Remove(tree.index)) // so that looking needs the repository
+			if _, err := s.Tree(t.Context(), req); !errors.Is(err, run.ErrDamaged) {
+				t.Errorf("before: %v", err)
+			}
+			p, err := s.Prune(t.Context(), PruneOptions{TreesOf: listed, Damaged: true})
+			if err != nil || len(p.Files) != 1 || len(p.Trees) != 0 {
+				t.Errorf("prune: %+v, %v", p, err)
+			}
+			if again := get(t, s, req); again.Patched != tree.Patched {
+				t.Errorf("after: %+v", again)
+			}
+		})
+	}
+}
+
+// A tree is no proof of its files: what an interrupted git left, or a disk lost,
+// is read from its source again.
+func TestTreeWithoutItsFilesIsReadAgain(t *testing.T) {
+	s, req, tree := lockedTree(t)
+	upstream := filepath.Dir(req.Component.Upstream)
+	must(t, removeAll(s.trees()))
+	must(t, os.Mkdir(s.trees(), 0o755))
+	packs, err := filepath.Glob(filepath.Join(s.repo.Dir, "objects", "pack", "*.pack"))
+	if err != nil || len(packs) != 1 {
+		t.Fatalf("what was fetched is in the packs %v, %v; want one", packs, err)
+	}
+	keepTrees(t, s, packs[0], tree.Pristine)
+	if has, err := s.repo.Has(t.Context(), tree.Pristine); err != nil || !has {
+		t.Fatalf("the fixture lost its tree: %v, %v", has, err)
+	}
+	_, err = s.Tree(t.Context(), req)
+	var none *NoSourceError
+	if !errors.As(err, &none) {
+		t.Errorf("without upstream: %v", err)
+	}
+	req.Component.Upstream = upstream
+	assertHard(t, get(t, s, req).Path)
+}
+
+// keepTrees takes a pack away and puts the trees that it held back, alone.
+func keepTrees(t *testing.T, s *Store, pack, tree string) {
+	t.Helper()
+	out, err := s.repo.Text(t.Context(), "ls-tree", "-r", "-d", "--object-only", tree)
+	must(t, err)
+	ids := append(strings.Fields(out), tree)
+	content := map[string][]byte{}
+	for _, id := range ids {
+		data, err := s.repo.Do(t.Context(), git.Call{Args: []string{"cat-file", "tree", id}})
+		must(t, err)
+		content[id] = data
+	}
+	for _, part := range []string{pack, strings.TrimSuffix(pack, ".pack") + ".idx"} {
+		must(t, os.Chmod(part, 0o644))
+		must(t, os.Remove(part))
+	}
+	for _, data := range content {
+		_, err := s.repo.Do(t.Context(), git.Call{Args: []string{"hash-object", "-t", "tree", "-w", "--stdin", "--literally"}, Stdin: bytes.NewReader(data)})
+		must(t, err)
+	}
 }

@@ -88,3 +88,13 @@ func (e *DamagedError) Error() string {
 	}
 	return fmt.Sprintf("checking %s %s in %s: %s: %s%s", e.Component, e.Ref, e.Path, what, strings.Join(names, ", "), more)
 }
+
+// StoreError is a store whose folder can't be used as it is: read-only,
+// somebody else's, full, or no folder.
+type StoreError struct {
+	Doing string // "opening the store"
+	Err   error
+}
+
+func (e *StoreError) Error() string { return e.Doing + ": " + e.Err.Error() }
+func (e *StoreError) Unwrap() error { return e.Err }

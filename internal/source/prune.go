@@ -78,6 +78,11 @@ func (s *Store) Prune(ctx context.Context, opts PruneOptions) (Pruned, error) {
 		return Pruned{}, err
 	}
 	var p Pruned
+	if opts.Damaged { // first: trees are checked by means of it
+		if err := s.pruneRepo(ctx, opts, &p); err != nil {
+			return p, err
+		}
+	}
 	for _, t := range trees {
 		if err := ctx.Err(); err != nil {
 			return p, context.Cause(ctx)
@@ -87,7 +92,7 @@ func (s *Store) Prune(ctx context.Context, opts PruneOptions) (Pruned, error) {
 		}
 	}
 	if opts.Damaged {
-		return p, s.pruneRepo(ctx, opts, &p)
+		return p, nil
 	}
 	p.Records = len(stale)
 	p.Files = s.sweep(opts.DryRun)

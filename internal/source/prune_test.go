@@ -178,18 +178,3 @@ func TestPruneSparesWhatIsAboutToBeLinked(t *testing.T) {
 		t.Errorf("never linked: %+v, %v", got, err)
 	}
 }
-
-// A git that could not look says nothing about the objects.
-func TestFsckThatFailsIsNoDamage(t *testing.T) {
-	for text, damaged := range map[string]bool{
-		"fatal: Out of memory, malloc failed":                false,
-		"fatal: detected dubious ownership in repository":    false,
-		"fatal: not a git repository: '/x'":                  true,
-		"fatal: loose object 8d5 (stored in x) is corrupt":   true,
-		"error: packfile ./objects/pack/p.pack is truncated": true,
-	} {
-		if got := saysDamaged(text); got != damaged {
-			t.Errorf("%q: damaged %v", text, got)
-		}
-	}
-}

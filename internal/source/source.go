@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"syscall"
 
 	"payload/internal/config"
 	"payload/internal/git"
@@ -116,7 +117,8 @@ func (s *Store) Tree(ctx context.Context, req Request) (*Tree, error) {
 		if err != nil {
 			return nil, err
 		}
-		return s.materialise(ctx, req, f)
+		t, err := s.materialise(ctx, req, f)
+		return t, s.whyNot(err)
 	}
 	f, dir, err := s.override(ctx, req)
 	if err != nil {
@@ -167,6 +169,7 @@ func (s *Store) find(ctx context.Context, req Request, onDisk bool) (found, erro
 			if err == nil {
 				return f, nil
 			}
+			err = s.whyNot(err)
 			if !Passable(ctx, err) {
 				return found{}, err
 			}
@@ -181,6 +184,7 @@ func (s *Store) find(ctx context.Context, req Request, onDisk bool) (found, erro
 				if err == nil {
 					return f, nil
 				}
+				err = s.whyNot(err)
 				if !Passable(ctx, err) {
 					return found{}, err
 				}
@@ -202,7 +206,7 @@ func Passable(ctx context.Context, err error) bool {
 		missing  *run.MissingError
 	)
 	switch {
-	case ctx.Err() != nil, errors.Is(err, run.ErrNoSpace):
+	case ctx.Err() != nil, errors.Is(err, run.ErrNoSpace), errors.Is(err, syscall.ENOSPC):
 		return false
 	case errors.As(err, &missing) && missing.Tool == "git":
 		return false // nothing at all works without it
@@ -318,7 +322,7 @@ func (s *Store) storedLocked(ctx context.Context, req Request, onDisk bool) (fou
 		}
 	}
 	for _, row := range rows {
-		has, err := s.repo.Has(ctx, row.Pristine+"^{tree}")
+		has, err := s.repo.Whole(ctx, row.Pristine+"^{tree}")
 		if err != nil {
 			return found{}, false, fmt.Errorf("looking in the store: %w", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -31,7 +32,7 @@ func DefaultDir() (string, error) {
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("finding the cache folder (PAYLOAD_CACHE names another): %w", err)
+		return "", &StoreError{Doing: "finding the cache folder", Err: err}
 	}
 	return filepath.Join(cache, "payload"), nil
 }
@@ -40,34 +41,49 @@ func DefaultDir() (string, error) {
 func Open(ctx context.Context, dir string) (*Store, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, fmt.Errorf("opening the store: %w", err)
+		return nil, opening(err)
 	}
 	s := &Store{dir: abs, repo: git.Repo{Dir: filepath.Join(abs, "git")}}
-	if s.complete() {
+	if s.complete() && s.repo.Settled() {
 		s.unlockGit()
 		return s, nil
 	}
 	for _, d := range []string{s.trees(), s.work()} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
-			return nil, fmt.Errorf("opening the store: %w", err)
+			return nil, opening(err)
 		}
 	}
 	lock, err := acquire(ctx, s.repo.Dir+".lock", false, nil)
 	if err != nil {
-		return nil, fmt.Errorf("opening the store: %w", err)
+		return nil, opening(err)
 	}
 	defer release(lock)
-	if s.complete() {
-		return s, nil
-	}
-	// What a killed process left can hold lock files of git.
-	if err := removeAll(s.repo.Dir); err != nil {
-		return nil, fmt.Errorf("opening the store: %w", err)
+	if !s.complete() { // what a killed process left can hold lock files of git
+		if err := removeAll(s.repo.Dir); err != nil {
+			return nil, opening(err)
+		}
 	}
 	if _, err := git.Open(ctx, s.repo.Dir); err != nil {
-		return nil, fmt.Errorf("opening the store: %w", err)
+		return nil, opening(s.whyNot(err))
 	}
 	return s, nil
+}
+
+func opening(err error) error { return &StoreError{Doing: "opening the store", Err: err} }
+
+// whyNot adds to a failure that the disk is full, which git doesn't always say
+// of a file that it couldn't write.
+func (s *Store) whyNot(err error) error {
+	if err == nil || errors.Is(err, run.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) {
+		return err
+	}
+	probe := filepath.Join(s.work(), "probe.tmp")
+	failed := os.WriteFile(probe, make([]byte, 64<<10), 0o644)
+	_ = os.Remove(probe) // not there where it failed at once
+	if !errors.Is(failed, syscall.ENOSPC) {
+		return err
+	}
+	return fmt.Errorf("%w; %w", err, failed)
 }
 
 // unlockGit deletes the lock of git's packed refs that a killed git left, for
@@ -119,7 +135,7 @@ func acquire(ctx context.Context, path string, shared bool, waiting func()) (*fl
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return nil, fmt.Errorf("locking %s: %w", path, err)
+		return nil, &StoreError{Doing: "locking " + path, Err: err}
 	}
 	return lock, nil
 }
@@ -128,7 +144,8 @@ func release(lock *flock.Flock) {
 	_ = lock.Close() // the lock goes with the file handle whatever close says
 }
 
-// tree is the id of the tree that a ref of the private repository leads to.
+// tree is the id of the tree that a ref of the private repository leads to,
+// where all of it is there.
 func (s *Store) tree(ctx context.Context, ref string) (string, bool, error) {
 	id, err := s.repo.Text(ctx, "rev-parse", "-q", "--verify", ref+"^{tree}")
 	var exit *run.ExitError
@@ -138,7 +155,11 @@ func (s *Store) tree(ctx context.Context, ref string) (string, bool, error) {
 	if err != nil {
 		return "", false, fmt.Errorf("reading %s of the store: %w", ref, err)
 	}
-	return id, true, nil
+	whole, err := s.repo.Whole(ctx, id)
+	if err != nil {
+		return "", false, fmt.Errorf("reading %s of the store: %w", ref, err)
+	}
+	return id, whole, nil
 }
 
 // setRef makes a ref of the private repository name an object.
