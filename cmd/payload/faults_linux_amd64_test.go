@@ -24,7 +24,7 @@ import (
 // and docs/faults.md, take some twenty minutes: scripts/faults.
 
 var (
-	everyFault = flag.Bool("faults", false, "break every step, not a few of them")
+	everyFault = flag.Int("faults", 0, "break every `n`th step and try every other fault, not a few of them")
 	faultTable = flag.String("faults.table", "", "write the table of all faults to this `file`")
 )
 
@@ -256,7 +256,7 @@ var fromTheMirror = []string{"PAYLOAD_SOURCE_KINDS=store,mirror"}
 // with are read on first use: the same run with nothing broken.
 func scenarios() []scenario {
 	sourceToy := []string{"payload", "source", "toy"}
-	var lock, series, staged string
+	var lock, series, staged, compiled string
 	return []scenario{
 		{name: "source, by git", prepare: locked, args: sourceToy, env: []string{"PAYLOAD_SOURCE_KINDS=store,git"}, wrong: wrongTree},
 		{name: "source, from an archive", prepare: locked, args: sourceToy, env: fromTheMirror, wrong: wrongTree},
@@ -320,7 +320,7 @@ func scenarios() []scenario {
 			}, half: wholeStage},
 		{name: "build, configuring and compiling", prepare: stagedBefore, args: []string{"payload", "build", "--preset", "quiet", "--launcher", "none"}, within: "repo/build", every: 9,
 			wrong: func(w *world, _ traced) string {
-				return other("dist/quiet", &staged, func() string { return fmt.Sprint(picture(w.tb, w.at("repo", "dist", "quiet"))) })
+				return other("dist/quiet", &compiled, func() string { return fmt.Sprint(picture(w.tb, w.at("repo", "dist", "quiet"))) })
 			}, half: wholeStage},
 	}
 }
@@ -391,7 +391,7 @@ var breakages = []breakage{
 	{name: "kill -9 of all processes", fault: fault{kill: everyone}},
 	{name: "kill -9 of all, a write half done", fault: fault{kill: everyone, half: true}, meets: func(call string) bool { return call == "write" }},
 	{name: "kill -9 of the one process", fault: fault{kill: oneAlone}},
-	{name: "disk full from here on", fault: fault{errno: syscall.ENOSPC, onward: true}, says: "no space left", meets: needsRoom},
+	{name: "disk full from here on", fault: fault{errno: syscall.ENOSPC, onward: true}, says: "free some space", meets: needsRoom},
 	{name: "one call fails: EIO", fault: fault{errno: syscall.EIO}, meets: func(call string) bool { return call != "execve" }},
 	{name: "one call fails: EACCES", fault: fault{errno: syscall.EACCES}, meets: func(call string) bool { return !strings.Contains(call, "write") && !strings.Contains(call, "sync") }},
 }
@@ -476,6 +476,9 @@ func (w *world) left() []string {
 				return nil
 			}
 			name := entry.Name()
+			if entry.IsDir() && filepath.Dir(path) == w.at("cäche", "trees") && !strings.HasSuffix(name, ".tmp") {
+				return fs.SkipDir // a tree, with dots of its own
+			}
 			inGit := strings.HasPrefix(path, w.at("cäche", "git")+"/")
 			if strings.HasSuffix(name, ".tmp") || strings.HasPrefix(path, w.at("cäche", "git", "refs", "payload", "writing")+"/") || strings.Contains(name, ".index.") || strings.HasPrefix(name, "tmp_") || strings.HasPrefix(name, ".") || inGit && strings.HasSuffix(name, ".lock") {
 				list = append(list, path)
@@ -506,8 +509,8 @@ func (b breakage) steps(calls []string, every, offset int) []int {
 		}
 	}
 	var chosen []int
-	if *everyFault {
-		for i := 0; i < len(list); i += max(1, every) {
+	if *everyFault > 0 {
+		for i := offset % *everyFault; i < len(list); i += max(1, every) * *everyFault {
 			chosen = append(chosen, list[i])
 		}
 		return chosen
@@ -515,45 +518,107 @@ func (b breakage) steps(calls []string, every, offset int) []int {
 	if len(list) == 0 {
 		return nil
 	}
-	return []int{list[(len(list)*(2*offset+1)/23)%len(list)]}
+	return []int{list[len(list)*(2*offset+1)/23%len(list)]}
 }
 
 func TestFaultAtEveryStep(t *testing.T) {
+	t.Parallel()
 	for i, sc := range scenarios() {
-		if !*everyFault && strings.HasPrefix(sc.name, "build") {
+		ways := breakages
+		if *everyFault == 0 {
+			ways = []breakage{breakages[i%6], breakages[(i+3)%6]}
+		}
+		if *everyFault == 0 && strings.HasPrefix(sc.name, "build") {
 			continue // seconds a trial
 		}
-		t.Run(sc.name, func(t *testing.T) {
+		t.Run(strings.ReplaceAll(sc.name, ",", ""), func(t *testing.T) {
+			t.Parallel()
+			w, _ := prepared(t, sc.name)
+			w.breakSteps(t, sc, i, ways, 1)
+		})
+	}
+}
+
+// The same as somebody who isn't root, whom permissions stop.
+func TestFaultUnprivileged(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("all tests are run by somebody who isn't root already")
+	}
+	for i, sc := range scenarios() {
+		if strings.HasPrefix(sc.name, "build") || *everyFault == 0 && i != 2 {
+			continue
+		}
+		t.Run(strings.ReplaceAll(sc.name, ",", ""), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
+			w.giveAway(t)
 			if sc.prepare != nil {
 				sc.prepare(t, w)
 			}
 			w.keep()
-			if res := w.run(sc.env, sc.args...); res.code != 0 || sc.wrong(w, res) != "" {
-				t.Fatalf("with nothing broken: %+v: %s", res, sc.wrong(w, res))
+			var some []breakage
+			for _, b := range breakages {
+				b.name = "an unprivileged user: " + b.name
+				some = append(some, b)
 			}
-			w.begin()
-			argv, env := w.argv(sc.args...), append(slices.Clone(w.env), sc.env...)
-			whole, err := trace(w.at("repo"), w.at(sc.within), env, argv, fault{})
-			if err != nil || whole.code != 0 || len(whole.steps) == 0 {
-				t.Fatalf("traced with nothing broken: %+v, %v", whole, err)
+			if *everyFault == 0 {
+				some = some[3:5]
 			}
-			t.Logf("%d steps", len(whole.steps))
-			for j, b := range breakages {
-				var c tally
-				for _, at := range b.steps(whole.steps, sc.every, i+2*j) {
-					w.begin()
-					f := b.fault
-					f.at = at
-					broken, err := trace(w.at("repo"), w.at(sc.within), env, argv, f)
-					if err != nil {
-						t.Fatal(err)
-					}
-					w.judge(sc, broken, b.says, fmt.Sprintf("step %d of %d (%s) of %s", at, len(whole.steps), broken.hit, b.name), &c)
-				}
-				allFaults.add(t, b.name, sc.name, c)
-			}
+			w.breakSteps(t, sc, i, some, 9)
 		})
+	}
+}
+
+// giveAway makes the world nobody's, with programs of its own: those of the
+// test lie where root alone may look.
+func (w *world) giveAway(t *testing.T) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"payload", "stop-at-steps"} {
+		if out, err := exec.Command("sh", "-c", `mkdir -p "$2" && cp "$1" "$2/$3"`, "sh", self, w.at("bin"), name).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	for dir := w.base; len(dir) > len(os.TempDir()); dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command("chown", "-R", "65534:65534", w.base).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	w.user = "setpriv --reuid=65534 --regid=65534 --clear-groups --"
+	w.env[0] = "PATH=" + w.at("bin") + ":" + os.Getenv("PATH")
+}
+
+// breakSteps breaks the steps of a scenario in each of some ways.
+func (w *world) breakSteps(t *testing.T, sc scenario, offset int, ways []breakage, every int) {
+	t.Helper()
+	if res := w.run(sc.env, sc.args...); res.code != 0 || sc.wrong(w, res) != "" {
+		t.Fatalf("with nothing broken: %+v: %s", res, sc.wrong(w, res))
+	}
+	w.begin()
+	argv, env := w.argv(sc.args...), append(slices.Clone(w.env), sc.env...)
+	whole, err := trace(w.at("repo"), w.at(sc.within), env, argv, fault{})
+	if err != nil || whole.code != 0 || len(whole.steps) == 0 {
+		t.Fatalf("traced with nothing broken: %+v, %v", whole, err)
+	}
+	for j, b := range ways {
+		var c tally
+		for _, at := range b.steps(whole.steps, max(1, sc.every)*every, offset+2*j) {
+			w.begin()
+			f := b.fault
+			f.at = at
+			broken, err := trace(w.at("repo"), w.at(sc.within), env, argv, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.judge(sc, broken, b.says, fmt.Sprintf("step %d of %d (%s) of %s", at, len(whole.steps), broken.hit, b.name), &c)
+		}
+		allFaults.add(t, b.name, sc.name, c)
 	}
 }

@@ -9,6 +9,21 @@ import (
 	"testing"
 )
 
+// tableWriter writes the table of faults when all tests have ended.
+type tableWriter struct{ *testing.M }
+
+func (w tableWriter) Run() int {
+	code := w.M.Run()
+	if *faultTable == "" {
+		return code
+	}
+	if err := allFaults.write(*faultTable); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
 // table is docs/faults.md in the making.
 type table struct {
 	mu   sync.Mutex
@@ -72,13 +87,14 @@ func (a *table) write(path string) error {
 			wheres = append(wheres, r.where)
 		}
 	}
-	return os.WriteFile(path, []byte(fmt.Sprintf(tableText, b.String(), strings.Join(wheres, "; "))), 0o644)
+	return os.WriteFile(path, []byte(fmt.Sprintf(tableText, ordinal(*everyFault), b.String(), strings.Join(wheres, "; "))), 0o644)
 }
 
 const tableText = `# Faults
 
 Written by ` + "`scripts/faults`" + `, which breaks payload in each of these ways and runs it
-again. A trial counts as wrong when a run says that all is well and a file of the
+again. A step is a system call by which payload or a git below it changes a file or
+starts a program; here every %s of them was broken, one a trial. A trial counts as wrong when a run says that all is well and a file of the
 tree (or the lock, the series, the staged payload) is not what it should be, when an
 error doesn't say what is the matter, or when half-made files outlive a prune.
 
@@ -87,3 +103,13 @@ error doesn't say what is the matter, or when half-made files outlive a prune.
 %s
 Broken were: %s.
 `
+
+func ordinal(n int) string {
+	switch n {
+	case 0:
+		return "so many"
+	case 1:
+		return "one"
+	}
+	return fmt.Sprintf("%dth", n)
+}

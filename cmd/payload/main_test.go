@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write the goldens of the scripts anew")
 func TestMain(m *testing.M) {
 	commands := map[string]func(){"payload": main}
 	maps.Copy(commands, tracerCommands)
-	testscript.Main(m, commands)
+	testscript.Main(tableWriter{m}, commands)
 }
 
 // TestScripts runs testdata/script: each file is one behaviour of one verb,

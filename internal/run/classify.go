@@ -80,6 +80,7 @@ func kindOf(args []string, stderr string) error {
 // Classify gives the kind of failure that output tells of, or nil. It is for
 // tools that pass on what others print, as build tools do.
 func Classify(output string) error {
+	output = strings.Join(strings.Fields(output), " ") // CMake breaks lines anywhere
 	for _, s := range signs {
 		if strings.Contains(output, s.text) {
 			return s.kind

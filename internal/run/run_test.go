@@ -121,6 +121,8 @@ func TestMissingTool(t *testing.T) {
 
 func TestKinds(t *testing.T) {
 	for text, want := range map[string]error{
+		"CMake Error: cannot write \"/a/b\": No space\n  left on device.":                        ErrNoSpace,
+		"\"a folder/lib.so\":\n  No space\n  left on device.":                                    ErrNoSpace,
 		"write: No space left on device":                                                         ErrNoSpace,
 		"c++: fatal error: Killed signal terminated program cc1plus":                             ErrNoMemory,
 		"fatal: couldn't find remote ref v9":                                                     ErrNoRef,
