@@ -166,14 +166,14 @@ func failureOf(ctx context.Context, err error) failure {
 	if e, ok := as[*cmakerun.FolderError](err); ok {
 		return failure{code: exitFailed, hint: "move " + e.Dir + " away, or give the preset another binaryDir"}
 	}
-	if e, ok := as[*cmakerun.CompileError](err); ok && !errors.Is(err, run.ErrNoMemory) && !errors.Is(err, run.ErrNoSpace) {
-		return failure{code: exitFailed, hint: "the whole output: less " + e.Log}
-	}
-	if e, ok := as[*cmakerun.ConfigureError](err); ok && !errors.Is(err, run.ErrNoSpace) {
-		return failure{code: exitFailed, hint: "the whole output: less " + e.Log}
-	}
 	if errors.Is(err, run.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) {
 		return failure{code: exitFailed, hint: "free some space, or move the store with PAYLOAD_CACHE, then run the command again"}
+	}
+	if e, ok := as[*cmakerun.CompileError](err); ok && !errors.Is(err, run.ErrNoMemory) {
+		return failure{code: exitFailed, hint: "the whole output: less " + e.Log}
+	}
+	if e, ok := as[*cmakerun.ConfigureError](err); ok {
+		return failure{code: exitFailed, hint: "the whole output: less " + e.Log}
 	}
 	if _, ok := as[*source.StoreError](err); ok {
 		return failure{code: exitFailed, hint: "PAYLOAD_CACHE=DIR names a folder for the store that can be written to"}

@@ -619,3 +619,53 @@ func TestFaultServer(t *testing.T) {
 	}
 	allFaults.add(t, "a server that never answers", "git over HTTP and git's own protocol", c)
 }
+
+// A disk that fills up while a build is configured, compiled or staged.
+func TestFaultBuildDisk(t *testing.T) {
+	t.Parallel()
+	w, sc := prepared(t, "build, staging")
+	needsMounts(t, w)
+	const script = `
+set -eu
+mkdir -p build dist
+mount -t tmpfs -o size="$2"k none "$1"
+shift 2
+code=0
+"$@" >/dev/null 2>&1 || code=$?
+test "$code" != 0 || exit 0
+"$@" >&2 2>../words || code=$?
+cat ../words >&2
+mount -o remount,size=64m "$PWD/build" 2>/dev/null || mount -o remount,size=64m "$PWD/dist"
+"$@" >/dev/null 2>../again || { cat ../again >&2; exit 99; }
+test "$(dist/quiet/lib/payload/hello)" = "good evening 100" || exit 98
+exit "$code"
+`
+	for _, folder := range []string{"build", "dist"} {
+		var c tally
+		for i := range few(1, 25) {
+			w.begin()
+			w.drop("repo/build")
+			w.drop("repo/dist")
+			size := 8 + 12*i
+			res, err := w.namespace(script, append([]string{folder, fmt.Sprint(size)}, sc.args...)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.tried++
+			label := fmt.Sprintf("%s of %d KiB", folder, size)
+			switch why := clearError(res, "free some space"); {
+			case res.code == 0:
+				c.right++
+				c.again++
+			case res.code >= 98:
+				c.bad("%s: with room again: exit code %d: %s", label, res.code, res.stderr)
+			case why != "":
+				c.bad("%s: %s", label, why)
+			default:
+				c.errors++
+				c.again++
+			}
+		}
+		allFaults.add(t, "a small disk that is full: the build's", folder, c)
+	}
+}

@@ -3,9 +3,11 @@
 package atomicfile
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // Write replaces the file path by data. The folder must exist.
@@ -36,4 +38,23 @@ func Write(path string, data []byte, mode os.FileMode) (err error) {
 		return err
 	}
 	return os.Rename(tmp.Name(), path)
+}
+
+// Full adds to a failure that a folder's disk is full, where it is (it has less
+// than a mebibyte) and err doesn't say so. Many tools don't tell why they
+// couldn't write a file, and CMake says things that have nothing to do with it.
+func Full(err error, folder string) error {
+	if err == nil || errors.Is(err, syscall.ENOSPC) {
+		return err
+	}
+	probe, failed := os.CreateTemp(folder, ".room.*")
+	if failed == nil {
+		_, failed = probe.Write(make([]byte, 1<<20))
+		_ = probe.Close()           // about to be deleted
+		_ = os.Remove(probe.Name()) // a sweep gets what stays
+	}
+	if errors.Is(failed, syscall.ENOSPC) {
+		return fmt.Errorf("%w; %w", err, failed)
+	}
+	return err
 }

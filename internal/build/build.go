@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"payload/internal/atomicfile"
 	"payload/internal/cmakerun"
 	"payload/internal/config"
 	"payload/internal/doctor"
@@ -128,12 +129,22 @@ func (j *job) walk(ctx context.Context, steps []step) error {
 			return fmt.Errorf("cancelled while building %s, in step %s: %w", j.opts.Preset, s.name, context.Cause(ctx))
 		}
 		if err != nil {
-			return fmt.Errorf("building %s: %w", j.opts.Preset, err)
+			return fmt.Errorf("building %s: %w", j.opts.Preset, j.full(err))
 		}
 		j.result.Reached = s.name
 		j.result.Steps = append(j.result.Steps, Step{Name: s.name, Seconds: time.Since(begun).Seconds()})
 	}
 	return nil
+}
+
+// full adds to a failure that the disk of a folder that is built in is full.
+func (j *job) full(err error) error {
+	for _, folder := range []string{j.build.BinaryDir, filepath.Dir(j.dist())} {
+		if exists(folder) && !errors.Is(err, run.ErrNoSpace) {
+			err = atomicfile.Full(err, folder)
+		}
+	}
+	return err
 }
 
 func (j *job) close() {

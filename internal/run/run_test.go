@@ -122,7 +122,9 @@ func TestMissingTool(t *testing.T) {
 func TestKinds(t *testing.T) {
 	for text, want := range map[string]error{
 		"CMake Error: cannot write \"/a/b\": No space\n  left on device.":                        ErrNoSpace,
-		"\"a folder/lib.so\":\n  No space\n  left on device.":                                    ErrNoSpace,
+		"cc1plus: out of memory allocating 640136 bytes after a total of 2789376 bytes":          ErrNoMemory,
+		"nvcc error : 'cicc' died due to signal 9 (Kill signal)":                                 ErrNoMemory,
+		"collect2: fatal error: ld terminated with signal 9 [Killed]":                            ErrNoMemory,
 		"write: No space left on device":                                                         ErrNoSpace,
 		"c++: fatal error: Killed signal terminated program cc1plus":                             ErrNoMemory,
 		"fatal: couldn't find remote ref v9":                                                     ErrNoRef,

@@ -9,11 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
 
+	"payload/internal/atomicfile"
 	"payload/internal/git"
 	"payload/internal/run"
 )
@@ -64,27 +64,20 @@ func Open(ctx context.Context, dir string) (*Store, error) {
 		}
 	}
 	if _, err := git.Open(ctx, s.repo.Dir); err != nil {
-		return nil, opening(s.whyNot(err))
+		return nil, opening(s.full(err))
 	}
 	return s, nil
 }
 
-func opening(err error) error { return &StoreError{Doing: "opening the store", Err: err} }
-
-// whyNot adds to a failure that the disk is full, which git doesn't always say
-// of a file that it couldn't write.
-func (s *Store) whyNot(err error) error {
-	if err == nil || errors.Is(err, run.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) {
+// full adds to a failure that the store's disk is full.
+func (s *Store) full(err error) error {
+	if errors.Is(err, run.ErrNoSpace) {
 		return err
 	}
-	probe := filepath.Join(s.work(), "probe.tmp")
-	failed := os.WriteFile(probe, make([]byte, 64<<10), 0o644)
-	_ = os.Remove(probe) // not there where it failed at once
-	if !errors.Is(failed, syscall.ENOSPC) {
-		return err
-	}
-	return fmt.Errorf("%w; %w", err, failed)
+	return atomicfile.Full(err, s.work())
 }
+
+func opening(err error) error { return &StoreError{Doing: "opening the store", Err: err} }
 
 // unlockGit deletes the lock of git's packed refs that a killed git left, for
 // which every later write would wait a second in vain. git holds it for moments.
