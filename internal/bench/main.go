@@ -20,9 +20,10 @@ func main() {
 	runs := flag.Int("runs", 3, "interleaved cold builds of each kind")
 	preset := flag.String("preset", "cpu_ci", "the preset whose build folder is used; it must have been built")
 	target := flag.String("target", "ggml-cpu-x64", "what the cold builds compile")
+	only := flag.String("only", "", "one row alone: source, series, noop or cold")
 	flag.Parse()
 	b := bench{exe: "bin/payload", preset: *preset, target: *target}
-	err := b.all(context.Background(), *runs)
+	err := b.all(context.Background(), *runs, *only)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "error: %v\n", err)
 		os.Exit(1) //nolint:forbidigo // this is a main of its own
@@ -33,14 +34,24 @@ type bench struct {
 	exe, preset, target string
 }
 
-func (b bench) all(ctx context.Context, runs int) error {
-	if err := b.source(ctx); err != nil {
-		return err
+func (b bench) all(ctx context.Context, runs int, only string) error {
+	for _, row := range []struct {
+		name string
+		do   func() error
+	}{
+		{"source", func() error { return b.source(ctx) }},
+		{"series", func() error { return b.series(ctx, 5) }},
+		{"noop", func() error { return b.noop(ctx) }},
+		{"cold", func() error { return b.cold(ctx, runs) }},
+	} {
+		if only != "" && only != row.name {
+			continue
+		}
+		if err := row.do(); err != nil {
+			return fmt.Errorf("measuring %s: %w", row.name, err)
+		}
 	}
-	if err := b.noop(ctx); err != nil {
-		return err
-	}
-	return b.cold(ctx, runs)
+	return nil
 }
 
 func (b bench) do(ctx context.Context, args ...string) (run.Result, error) {
