@@ -460,6 +460,30 @@ func waitFor(t *testing.T, file string) {
 	t.Errorf("%s never came", file)
 }
 
+// CMake configures well even where it can't write one of its answers.
+func TestIncompleteAnswerIsConfiguredAnew(t *testing.T) {
+	t.Parallel()
+	b := fixture(t, "plain")
+	configure(t, b)
+	for _, pattern := range []string{"target-app-*.json", "cache-v2-*.json", "codemodel-v2-*.json"} {
+		for _, harm := range []func(string) error{os.Remove, func(path string) error { return os.Truncate(path, 9) }} {
+			files, err := filepath.Glob(filepath.Join(b.BinaryDir, filepath.FromSlash(apiDir), "reply", pattern))
+			if err != nil || len(files) != 1 {
+				t.Fatalf("%s: %v, %v", pattern, files, err)
+			}
+			if err := harm(files[0]); err != nil {
+				t.Fatal(err)
+			}
+			if c := configure(t, b); c.Verdict.Action != Recreate || !strings.Contains(c.Verdict.Reason, "not whole") {
+				t.Errorf("%s: %+v", pattern, c.Verdict)
+			}
+			if c := configure(t, b); c.Verdict.Action != Keep {
+				t.Errorf("%s, then: %+v", pattern, c.Verdict)
+			}
+		}
+	}
+}
+
 func TestForeignFoldersAreNotDeleted(t *testing.T) {
 	t.Parallel()
 	b := fixture(t, "plain")

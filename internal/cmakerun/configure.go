@@ -69,7 +69,11 @@ func Configure(ctx context.Context, b Build, line func(string)) (*Configured, er
 	}
 	c := &Configured{Verdict: Check(b)}
 	if c.Verdict.Action == Keep {
-		return c, c.keep(b, started)
+		var err error
+		if c.Reply, err = ReadReply(dir); err == nil {
+			return c, c.keep(b, started)
+		}
+		c.Verdict = Verdict{Recreate, "CMake's answers about the folder are not whole"}
 	}
 	if err := prepare(b, c.Verdict.Action); err != nil {
 		return nil, err
@@ -103,10 +107,6 @@ func Configure(ctx context.Context, b Build, line func(string)) (*Configured, er
 
 func (c *Configured) keep(b Build, started time.Time) error {
 	if err := relink(b); err != nil {
-		return err
-	}
-	var err error
-	if c.Reply, err = ReadReply(b.BinaryDir); err != nil {
 		return err
 	}
 	c.Took = time.Since(started)

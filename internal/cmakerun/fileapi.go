@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,8 +75,9 @@ func writeQuery(binDir string) error {
 	return nil
 }
 
-// ReadReply reads the answer in a configured build folder. Details of it are
-// read when they are asked for.
+// ReadReply reads the answer in a configured build folder and makes sure that
+// all of it is there: CMake passes over an answer that it couldn't write.
+// Details are read when they are asked for.
 func ReadReply(binDir string) (*Reply, error) {
 	dir := filepath.Join(binDir, filepath.FromSlash(apiDir), "reply")
 	indexes, err := filepath.Glob(filepath.Join(dir, "index-*.json"))
@@ -113,7 +115,31 @@ func ReadReply(binDir string) (*Reply, error) {
 			r.kinds[kind] = answer.JSONFile
 		}
 	}
-	return r, nil
+	return r, r.whole()
+}
+
+// whole gives an error where a file of the answer is missing, empty or no JSON.
+func (r *Reply) whole() error {
+	m, err := r.codemodel()
+	if err != nil {
+		return err
+	}
+	files := slices.Collect(maps.Values(r.kinds))
+	for _, c := range m.Configurations {
+		for _, t := range c.Targets {
+			files = append(files, t.JSONFile)
+		}
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(filepath.Join(r.dir, file))
+		if err == nil && !json.Valid(text) {
+			err = fmt.Errorf("%s is cut off", file)
+		}
+		if err != nil {
+			return fmt.Errorf("reading what CMake says about %s: %w", r.binDir, err)
+		}
+	}
+	return nil
 }
 
 func readJSON(file string, into any) error {
