@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/sourcegraph/conc/iter"
@@ -99,7 +100,9 @@ func runStatus(ctx context.Context, a *app, _ statusOptions) error {
 		if commit == "" {
 			commit = "-"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", s.Component, s.Ref, commit[:min(12, len(commit))], s.Lock, s.Patches, s.Upstream)
+		lock, _, _ := strings.Cut(s.Lock, ",") // that the commit is unknown stands beside it
+		// Nine digits: a line with everything in it fits 80 columns.
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", s.Component, s.Ref, commit[:min(9, len(commit))], lock, s.Patches, s.Upstream)
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("writing the status: %w", err)

@@ -216,6 +216,11 @@ const fsckLimit = 10 * time.Minute
 // many trees it checked and what is damaged; for the repository, Files holds
 // git's words and Component is empty.
 func (s *Store) Verify(ctx context.Context) (checked int, damaged []*DamagedError, err error) {
+	checked, damaged, err = s.verify(ctx)
+	return checked, damaged, s.Full(err)
+}
+
+func (s *Store) verify(ctx context.Context) (checked int, damaged []*DamagedError, err error) {
 	trees, err := s.stock(nil)
 	if err != nil {
 		return 0, nil, err

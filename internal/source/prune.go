@@ -59,6 +59,11 @@ type Removed struct {
 // are laid out again from them, and processes that write objects hold no lock
 // that would tell when collecting garbage is safe.
 func (s *Store) Prune(ctx context.Context, opts PruneOptions) (Pruned, error) {
+	p, err := s.prune(ctx, opts)
+	return p, s.Full(err)
+}
+
+func (s *Store) prune(ctx context.Context, opts PruneOptions) (Pruned, error) {
 	// What is damaged goes whoever uses it, so builds need not wait for that.
 	if !opts.DryRun && !opts.Damaged {
 		// No build can be recorded between the look and the deletion. One that is

@@ -118,7 +118,7 @@ func (s *Store) Tree(ctx context.Context, req Request) (*Tree, error) {
 			return nil, err
 		}
 		t, err := s.materialise(ctx, req, f)
-		return t, s.full(err)
+		return t, s.Full(err)
 	}
 	f, dir, err := s.override(ctx, req)
 	if err != nil {
@@ -169,7 +169,7 @@ func (s *Store) find(ctx context.Context, req Request, onDisk bool) (found, erro
 			if err == nil {
 				return f, nil
 			}
-			err = s.full(err)
+			err = s.Full(err)
 			if !Passable(ctx, err) {
 				return found{}, err
 			}
@@ -184,7 +184,7 @@ func (s *Store) find(ctx context.Context, req Request, onDisk bool) (found, erro
 				if err == nil {
 					return f, nil
 				}
-				err = s.full(err)
+				err = s.Full(err)
 				if !Passable(ctx, err) {
 					return found{}, err
 				}

@@ -64,13 +64,13 @@ func Open(ctx context.Context, dir string) (*Store, error) {
 		}
 	}
 	if _, err := git.Open(ctx, s.repo.Dir); err != nil {
-		return nil, opening(s.full(err))
+		return nil, opening(s.Full(err))
 	}
 	return s, nil
 }
 
-// full adds to a failure that the store's disk is full.
-func (s *Store) full(err error) error {
+// Full adds to a failure of something done in the store that its disk is full.
+func (s *Store) Full(err error) error {
 	if errors.Is(err, run.ErrNoSpace) {
 		return err
 	}

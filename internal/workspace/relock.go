@@ -19,7 +19,7 @@ func (w *Workspace) apply(p Pinned) func(context.Context, git.Repo, string) (str
 	return func(ctx context.Context, repo git.Repo, pristine string) (string, error) {
 		tree, report, err := patch.Apply(ctx, repo, pristine, p.Series)
 		if err != nil {
-			return "", w.Named(err, p)
+			return "", w.Named(w.store.Full(err), p)
 		}
 		for _, v := range report.Patches {
 			if v.Verdict != patch.Clean {

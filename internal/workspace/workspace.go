@@ -155,7 +155,7 @@ func (w *Workspace) CheckSeries(ctx context.Context, p Pinned, ref string) (patc
 	}
 	report, _, err := patch.CheckFrom(ctx, w.store.Repo(), base.Tree, onto.Tree, p.Series)
 	if err != nil {
-		return report, fmt.Errorf("checking the series of %s on %s: %w", p.Component.Name, ref, err)
+		return report, fmt.Errorf("checking the series of %s on %s: %w", p.Component.Name, ref, w.store.Full(err))
 	}
 	report.Component, report.Ref = p.Component.Name, ref
 	return report, nil
