@@ -35,7 +35,7 @@ type world struct {
 	user string // who runs payload: empty, or the arguments of setpriv
 	env  []string
 	tree map[string]string // what `payload source toy` has to give
-	tb   testing.TB
+	t    *testing.T
 }
 
 func (w *world) at(parts ...string) string {
@@ -45,9 +45,9 @@ func (w *world) at(parts ...string) string {
 // newWorld makes an upstream with b200 (many small files, one large, a link, a
 // program) and b201 (lines above every patched place), a repository that pins
 // b200 with three patches and the archive of the same as a mirror, and no store.
-func newWorld(t testing.TB) *world {
+func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{base: filepath.Join(t.TempDir(), "wörld with spaces"), tb: t}
+	w := &world{base: filepath.Join(t.TempDir(), "wörld with spaces"), t: t}
 	w.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + w.at(), "TMPDIR=" + w.at("tmp"), "PAYLOAD_CACHE=" + w.at("cäche"),
 		"PAYLOAD_GIT_TIMEOUT=20", "PAYLOAD_CMAKE=" + w.at("cmake"), "LC_ALL=C",
@@ -105,7 +105,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-func edit(t testing.TB, path, old, new string) {
+func edit(t *testing.T, path, old, new string) {
 	t.Helper()
 	text := read(t, path)
 	if !strings.Contains(text, old) {
@@ -114,7 +114,7 @@ func edit(t testing.TB, path, old, new string) {
 	testkit.Write(t, path, strings.Replace(text, old, new, 1))
 }
 
-func read(t testing.TB, path string) string {
+func read(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -124,7 +124,7 @@ func read(t testing.TB, path string) string {
 }
 
 // picture is a folder's files, without .git: what each is, and its content.
-func picture(t testing.TB, dir string) map[string]string {
+func picture(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	seen := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -173,7 +173,7 @@ func (w *world) run(env []string, args ...string) traced {
 	return traced{code: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String()}
 }
 
-func (w *world) must(t testing.TB, args ...string) traced {
+func (w *world) must(t *testing.T, args ...string) traced {
 	t.Helper()
 	res := w.run(nil, args...)
 	if res.code != 0 {
@@ -190,7 +190,7 @@ func (w *world) copy(from, to string) {
 	from, to = filepath.Join(w.base, from), filepath.Join(w.base, to)
 	script := `chmod -R u+w "$2" 2>/dev/null; rm -rf "$2" && cp -a "$1" "$2"`
 	if out, err := exec.Command("sh", "-c", script, "sh", from, to).CombinedOutput(); err != nil {
-		w.tb.Fatalf("copying the world: %v: %s", err, out)
+		w.t.Fatalf("copying the world: %v: %s", err, out)
 	}
 }
 
@@ -198,7 +198,7 @@ func (w *world) copy(from, to string) {
 type scenario struct {
 	name    string
 	env     []string
-	prepare func(t testing.TB, w *world)
+	prepare func(t *testing.T, w *world)
 	args    []string
 	within  string // only steps below this folder of the world are broken
 	every   int    // of the steps, where all are too many; 0 is 1
@@ -209,13 +209,13 @@ type scenario struct {
 	half func(w *world) string
 }
 
-func locked(t testing.TB, w *world) {
+func locked(t *testing.T, w *world) {
 	t.Helper()
 	w.must(t, "payload", "lock")
 	w.drop("cäche")
 }
 
-func stored(t testing.TB, w *world) {
+func stored(t *testing.T, w *world) {
 	t.Helper()
 	w.must(t, "payload", "lock")
 	w.must(t, "payload", "source", "toy")
@@ -225,7 +225,7 @@ func stored(t testing.TB, w *world) {
 func (w *world) drop(name string) {
 	out, err := exec.Command("sh", "-c", `chmod -R u+w "$1" && rm -rf "$1"`, "sh", w.at(name)).CombinedOutput()
 	if err != nil {
-		w.tb.Fatalf("%v: %s", err, out)
+		w.t.Fatalf("%v: %s", err, out)
 	}
 }
 
@@ -238,7 +238,7 @@ func (w *world) differs(dir string, want map[string]string) string {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return fmt.Sprintf("%q is no folder", dir)
 	}
-	got := picture(w.tb, dir)
+	got := picture(w.t, dir)
 	if maps.Equal(got, want) {
 		return ""
 	}
@@ -260,7 +260,7 @@ func scenarios() []scenario {
 	return []scenario{
 		{name: "source, by git", prepare: locked, args: sourceToy, env: []string{"PAYLOAD_SOURCE_KINDS=store,git"}, wrong: wrongTree},
 		{name: "source, from an archive", prepare: locked, args: sourceToy, env: fromTheMirror, wrong: wrongTree},
-		{name: "source, laid out anew", prepare: func(t testing.TB, w *world) {
+		{name: "source, laid out anew", prepare: func(t *testing.T, w *world) {
 			t.Helper()
 			stored(t, w)
 			w.drop("cäche/trees")
@@ -269,10 +269,10 @@ func scenarios() []scenario {
 		{name: "source --repair", prepare: stored, args: append(slices.Clone(sourceToy), "--repair"), wrong: wrongTree},
 		{name: "lock", args: []string{"payload", "lock"}, wrong: func(w *world, res traced) string {
 			// A source that can't be read has no row; that has to be told.
-			if now := read(w.tb, w.at("repo", "payload.lock")); strings.Contains(res.stderr, "not locked from") {
+			if now := read(w.t, w.at("repo", "payload.lock")); strings.Contains(res.stderr, "not locked from") {
 				return beyond(now, lock)
 			}
-			return other("payload.lock", &lock, func() string { return read(w.tb, w.at("repo", "payload.lock")) })
+			return other("payload.lock", &lock, func() string { return read(w.t, w.at("repo", "payload.lock")) })
 		}, half: func(w *world) string {
 			data, err := os.ReadFile(w.at("repo", "payload.lock"))
 			if err != nil {
@@ -283,7 +283,7 @@ func scenarios() []scenario {
 		{name: "cache prune", prepare: stored, args: []string{"payload", "cache", "prune"}, wrong: func(w *world, _ traced) string {
 			return wrongTree(w, w.run(nil, sourceToy...))
 		}},
-		{name: "cache prune --damaged", prepare: func(t testing.TB, w *world) {
+		{name: "cache prune --damaged", prepare: func(t *testing.T, w *world) {
 			t.Helper()
 			stored(t, w)
 			objects, err := filepath.Glob(w.at("cäche", "git", "objects", "[0-9a-f][0-9a-f]", "*"))
@@ -300,12 +300,12 @@ func scenarios() []scenario {
 			w.drop("cäche/trees")
 			return wrongTree(w, w.run(nil, sourceToy...))
 		}},
-		{name: "patch refresh", prepare: func(t testing.TB, w *world) {
+		{name: "patch refresh", prepare: func(t *testing.T, w *world) {
 			t.Helper()
 			testkit.Write(t, w.at("repo", "TOY_VERSION"), "b201\n")
 			w.must(t, "payload", "lock")
 		}, args: []string{"payload", "patch", "refresh", "toy"}, wrong: func(w *world, _ traced) string {
-			return other("the series", &series, func() string { return fmt.Sprint(picture(w.tb, w.at("repo", "patches"))) })
+			return other("the series", &series, func() string { return fmt.Sprint(picture(w.t, w.at("repo", "patches"))) })
 		}, half: func(w *world) string {
 			// The next reader finishes what was decided; before that nothing has changed.
 			res := w.run(nil, "payload", "patch", "check", "toy")
@@ -314,20 +314,24 @@ func scenarios() []scenario {
 			}
 			return ""
 		}},
-		{name: "build, staging", prepare: stagedBefore, args: []string{"payload", "build", "--preset", "quiet", "--launcher", "none"}, within: "repo/dist",
+		{
+			name: "build, staging", prepare: stagedBefore, args: []string{"payload", "build", "--preset", "quiet", "--launcher", "none"}, within: "repo/dist",
 			wrong: func(w *world, _ traced) string {
-				return other("dist/quiet", &staged, func() string { return fmt.Sprint(picture(w.tb, w.at("repo", "dist", "quiet"))) })
-			}, half: wholeStage},
-		{name: "build, configuring and compiling", prepare: stagedBefore, args: []string{"payload", "build", "--preset", "quiet", "--launcher", "none"}, within: "repo/build", every: 9,
+				return other("dist/quiet", &staged, func() string { return fmt.Sprint(picture(w.t, w.at("repo", "dist", "quiet"))) })
+			}, half: wholeStage,
+		},
+		{
+			name: "build, configuring and compiling", prepare: stagedBefore, args: []string{"payload", "build", "--preset", "quiet", "--launcher", "none"}, within: "repo/build", every: 9,
 			wrong: func(w *world, _ traced) string {
-				return other("dist/quiet", &compiled, func() string { return fmt.Sprint(picture(w.tb, w.at("repo", "dist", "quiet"))) })
-			}, half: wholeStage},
+				return other("dist/quiet", &compiled, func() string { return fmt.Sprint(picture(w.t, w.at("repo", "dist", "quiet"))) })
+			}, half: wholeStage,
+		},
 	}
 }
 
 // stagedBefore builds with another patch first, so that the build that is
 // broken has a stage and a build folder to replace.
-func stagedBefore(t testing.TB, w *world) {
+func stagedBefore(t *testing.T, w *world) {
 	t.Helper()
 	for _, file := range []string{"0002-change-2.patch", "0003-change-3.patch"} {
 		if err := os.Remove(w.at("repo", "patches", file)); err != nil {

@@ -115,11 +115,10 @@ find "$PAYLOAD_CACHE" -name '*.tmp' >left
 		}
 		code := strings.TrimSpace(read(t, w.at("repo", "code")))
 		why := w.differs(w.at("copy"), w.tree)
-		switch {
-		case code == "0":
+		if code == "0" {
 			c.right++
 			why += w.differs(w.at("copy-first"), w.tree)
-		default:
+		} else {
 			c.errors++
 			why += clearError(traced{code: 1, stderr: res.stderr}, "free some space")
 		}

@@ -42,8 +42,11 @@ func (b bench) series(ctx context.Context, runs int) error {
 		return err
 	}
 	files, err := filepath.Glob(filepath.Join(patches, "*.patch"))
-	if err != nil || len(files) != seriesLength {
-		return fmt.Errorf("making %d patches: %d were made, %v", seriesLength, len(files), err)
+	if err != nil {
+		return err
+	}
+	if len(files) != seriesLength {
+		return fmt.Errorf("making %d patches: %d were made", seriesLength, len(files))
 	}
 	var ours, peers []time.Duration
 	for range runs {
