@@ -386,18 +386,18 @@ func other(what string, reference *string, now func() string) string {
 // breakage is one way to break a step.
 type breakage struct {
 	name  string
-	fault fault // at is filled in
+	fault fault // At is filled in
 	says  string
 	meets func(call string) bool // the calls that can go wrong like this; nil: all
 }
 
 var breakages = []breakage{
-	{name: "kill -9 of all processes", fault: fault{kill: everyone}},
-	{name: "kill -9 of all, a write half done", fault: fault{kill: everyone, half: true}, meets: func(call string) bool { return call == "write" }},
-	{name: "kill -9 of the one process", fault: fault{kill: oneAlone}},
-	{name: "disk full from here on", fault: fault{errno: syscall.ENOSPC, onward: true}, says: "free some space", meets: needsRoom},
-	{name: "one call fails: EIO", fault: fault{errno: syscall.EIO}, meets: func(call string) bool { return call != "execve" }},
-	{name: "one call fails: EACCES", fault: fault{errno: syscall.EACCES}, meets: func(call string) bool { return !strings.Contains(call, "write") && !strings.Contains(call, "sync") }},
+	{name: "kill -9 of all processes", fault: fault{Kill: everyone}},
+	{name: "kill -9 of all, a write half done", fault: fault{Kill: everyone, Half: true}, meets: func(call string) bool { return call == "write" }},
+	{name: "kill -9 of the one process", fault: fault{Kill: oneAlone}},
+	{name: "disk full from here on", fault: fault{Errno: syscall.ENOSPC, Onward: true}, says: "free some space", meets: needsRoom},
+	{name: "one call fails: EIO", fault: fault{Errno: syscall.EIO}, meets: func(call string) bool { return call != "execve" }},
+	{name: "one call fails: EACCES", fault: fault{Errno: syscall.EACCES}, meets: func(call string) bool { return !strings.Contains(call, "write") && !strings.Contains(call, "sync") }},
 }
 
 // tally counts what came of one kind of fault.
@@ -582,7 +582,7 @@ func (w *world) giveAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"payload", "stop-at-steps"} {
+	for _, name := range []string{"payload", "stop-at-steps", "trace"} {
 		if out, err := exec.Command("sh", "-c", `mkdir -p "$2" && cp "$1" "$2/$3"`, "sh", self, w.at("bin"), name).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -616,7 +616,7 @@ func (w *world) breakSteps(t *testing.T, sc scenario, offset int, ways []breakag
 		for _, at := range b.steps(whole.steps, max(1, sc.every)*every, offset+2*j) {
 			w.begin()
 			f := b.fault
-			f.at = at
+			f.At = at
 			broken, err := trace(w.at("repo"), w.at(sc.within), env, argv, f)
 			if err != nil {
 				t.Fatal(err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -17,7 +18,7 @@ import (
 )
 
 // tracerCommands are programs that the test binary is, too.
-var tracerCommands = map[string]func(){"stop-at-steps": stopAtSteps}
+var tracerCommands = map[string]func(){"stop-at-steps": stopAtSteps, "trace": traceMain}
 
 // A trace runs a command with all its children and counts the steps by which
 // any of them changes a file or starts a program, in the order in which they
@@ -28,11 +29,11 @@ var tracerCommands = map[string]func(){"stop-at-steps": stopAtSteps}
 
 // fault is what happens at a step.
 type fault struct {
-	at     int           // the step, from 1; 0 breaks nothing
-	kill   victims       // who is killed there
-	half   bool          // a write is let through by half before the kill
-	errno  syscall.Errno // what the call fails with in place of a kill
-	onward bool          // the later calls that need room fail, too
+	At     int           // the step, from 1; 0 breaks nothing
+	Kill   victims       // who is killed there
+	Half   bool          // a write is let through by half before the kill
+	Errno  syscall.Errno // what the call fails with in place of a kill
+	Onward bool          // the later calls that need room fail, too
 }
 
 type victims int
@@ -97,51 +98,77 @@ func stopAtSteps() {
 	panic(err)
 }
 
+// order is what the tracing program is told, and finding what it tells.
+type order struct {
+	Within string
+	Fault  fault
+}
+
+type finding struct {
+	Steps []string
+	Hit   string
+	Code  int
+}
+
 // trace runs argv in dir with env and breaks it as f says. Steps outside of
 // within, a folder, don't count.
 func trace(dir, within string, env, argv []string, f fault) (traced, error) {
-	var files [2]*os.File
-	for i := range files {
-		file, err := os.CreateTemp("", "traced-")
-		if err != nil {
-			return traced{}, err
-		}
-		defer os.Remove(file.Name())
-		defer file.Close()
-		files[i] = file
-	}
-	self, err := exec.LookPath("stop-at-steps")
+	told, err := json.Marshal(order{within, f})
 	if err != nil {
 		return traced{}, err
 	}
-	cmd := exec.Command(self, argv...)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, env, files[0], files[1]
-	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Setpgid: true}
-	t := tracer{fault: f, within: within, known: map[int]bool{}}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // the tracer is a thread, which ends with its work
-		if err := cmd.Start(); err != nil {
-			done <- err
-			return
-		}
-		t.root = cmd.Process.Pid
-		err := t.follow()
-		_ = cmd.Process.Release() // follow has waited for it
-		done <- err
-	}()
-	if err := <-done; err != nil {
+	heard, err := os.CreateTemp("", "traced-")
+	if err != nil {
 		return traced{}, err
 	}
-	result := traced{steps: t.steps, hit: t.hit, code: t.code}
-	for i, text := range []*string{&result.stdout, &result.stderr} {
-		data, err := os.ReadFile(files[i].Name())
-		if err != nil {
-			return traced{}, err
-		}
-		*text = string(data)
+	defer os.Remove(heard.Name())
+	defer heard.Close()
+	self, err := exec.LookPath("trace")
+	if err != nil {
+		return traced{}, err
 	}
-	return result, nil
+	// A process of its own: a tracer waits for all children of its thread, and a
+	// thread of this process may have others' children.
+	cmd := exec.Command(self, append([]string{string(told)}, argv...)...)
+	var stdout, stderr strings.Builder
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = dir, env, &stdout, &stderr, []*os.File{heard}
+	if err := cmd.Run(); err != nil {
+		return traced{}, fmt.Errorf("tracing %v: %w: %s", argv, err, stderr.String())
+	}
+	var found finding
+	text, err := os.ReadFile(heard.Name())
+	if err == nil {
+		err = json.Unmarshal(text, &found)
+	}
+	return traced{steps: found.Steps, hit: found.Hit, code: found.Code, stdout: stdout.String(), stderr: stderr.String()}, err
+}
+
+// traceMain is the tracing program: trace ORDER COMMAND [ARG...], which writes
+// what it found to descriptor 3.
+func traceMain() {
+	runtime.LockOSThread() // the tracer is a thread
+	heard := os.NewFile(3, "finding")
+	unix.CloseOnExec(3)
+	var o order
+	err := json.Unmarshal([]byte(os.Args[1]), &o)
+	self, pathErr := exec.LookPath("stop-at-steps")
+	cmd := exec.Command(self, os.Args[2:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Setpgid: true}
+	if err = errors.Join(err, pathErr); err == nil {
+		err = cmd.Start()
+	}
+	t := tracer{fault: o.Fault, within: o.Within, known: map[int]bool{}}
+	if err == nil {
+		t.root = cmd.Process.Pid
+		err = t.follow()
+	}
+	if err == nil {
+		err = json.NewEncoder(heard).Encode(finding{t.steps, t.hit, t.code})
+	}
+	if err != nil {
+		panic(err)
+	}
 }
 
 type tracer struct {
@@ -163,7 +190,7 @@ const traceAll = unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK | unix.PTRAC
 func (t *tracer) follow() error {
 	for {
 		var status unix.WaitStatus
-		tid, err := unix.Wait4(-1, &status, unix.WALL|unix.WNOTHREAD, nil)
+		tid, err := unix.Wait4(-1, &status, unix.WALL, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
@@ -222,8 +249,8 @@ func (t *tracer) step(tid int) error {
 	}
 	t.steps = append(t.steps, call.name)
 	f := t.fault
-	again := f.onward && t.hit != "" && call.needsRoom
-	if len(t.steps) != f.at && !again {
+	again := f.Onward && t.hit != "" && call.needsRoom
+	if len(t.steps) != f.At && !again {
 		return unix.PtraceCont(tid, 0)
 	}
 	if t.hit == "" {
@@ -231,14 +258,14 @@ func (t *tracer) step(tid int) error {
 		t.hit = strings.TrimSpace(string(comm)) + ": " + call.name
 	}
 	switch {
-	case f.errno != 0:
+	case f.Errno != 0:
 		regs.Orig_rax = ^uint64(0) // no call
-		regs.Rax = uint64(-int64(f.errno))
+		regs.Rax = uint64(-int64(f.Errno))
 		if err := unix.PtraceSetRegs(tid, &regs); err != nil {
 			return err
 		}
 		return unix.PtraceCont(tid, 0)
-	case f.half && call.name == "write" && regs.Rdx > 1:
+	case f.Half && call.name == "write" && regs.Rdx > 1:
 		regs.Rdx /= 2
 		if err := unix.PtraceSetRegs(tid, &regs); err != nil {
 			return err
@@ -315,7 +342,7 @@ func (t *tracer) path(tid int, at int32, pointer uint64) string {
 
 // end kills whom the fault says, at a step of thread tid.
 func (t *tracer) end(tid int) error {
-	if t.fault.kill == oneAlone {
+	if t.fault.Kill == oneAlone {
 		return unix.Kill(tid, unix.SIGKILL)
 	}
 	t.dying = true
