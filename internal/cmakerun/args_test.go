@@ -63,6 +63,21 @@ func TestArguments(t *testing.T) {
 	}
 }
 
+// Defaults are those of the same machine and tools, and of nothing else that
+// the preset says.
+func TestDefaultsArguments(t *testing.T) {
+	b := NewBuild("/r", "app", Preset{Name: "cuda", Generator: "Ninja", ToolchainFile: "/t.cmake", Cache: map[string]CacheVariable{
+		"CMAKE_BUILD_TYPE": {Value: "Release"}, "GGML_CUDA": {Value: "ON"}, "CMAKE_CUDA_FLAGS": {Value: "-x"},
+		"CMAKE_CUDA_COMPILER": {Value: "/nvcc", Type: "FILEPATH"}, "CMAKE_CUDA_ARCHITECTURES": {Value: "90"},
+		"CMAKE_OSX_DEPLOYMENT_TARGET": {Value: "14.0"}, "CMAKE_SYSTEM_NAME": {Value: "Linux"},
+	}})
+	b.BinaryDir = "/s"
+	want := "cmake -S /r/app -B /s -G Ninja --toolchain /t.cmake -DCMAKE_CUDA_ARCHITECTURES=90 -DCMAKE_CUDA_COMPILER:FILEPATH=/nvcc -DCMAKE_OSX_DEPLOYMENT_TARGET=14.0 -DCMAKE_SYSTEM_NAME=Linux"
+	if got := strings.Join(DefaultsArgs(b), " "); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
 func TestFindLauncher(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if l, err := FindLauncher("auto"); err != nil || l != (Launcher{}) {

@@ -73,7 +73,7 @@ func configureDefaults(ctx context.Context, b Build, scratch string) (Defaults, 
 	if err := link(b); err != nil {
 		return Defaults{}, err
 	}
-	res, err := run.Do(ctx, run.Cmd{Args: DefaultsArgs(b), Env: append(b.Preset.environ(), b.exeEnv()...)})
+	res, err := run.Do(ctx, run.Cmd{Args: DefaultsArgs(b), Env: slices.Concat(b.Preset.outside(), b.Preset.environ(), b.exeEnv())})
 	d := Defaults{}
 	if exit, ok := errors.AsType[*run.ExitError](err); ok && exit.Signal == "" {
 		stop := parseConfigure(string(res.Stderr))

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -176,5 +177,27 @@ func TestPruneSparesWhatIsAboutToBeLinked(t *testing.T) {
 	must(t, os.Chtimes(filepath.Join(s.builds(), digest(dir)), old, old))
 	if got, err := s.Prune(t.Context(), opts); err != nil || len(got.Trees) != 1 || got.Records != 1 {
 		t.Errorf("never linked: %+v, %v", got, err)
+	}
+}
+
+func TestFindGivesWhatLiesThere(t *testing.T) {
+	s, _, tree := lockedTree(t)
+	found, ok, err := s.Find(t.Context(), tree.Component, tree.Patched)
+	if err != nil || !ok || found.Path != tree.Path || found.Ref != tree.Ref {
+		t.Fatalf("got %+v, %v, %v", found, ok, err)
+	}
+	if p, err := s.Prune(t.Context(), PruneOptions{TreesOf: listed}); err != nil || len(p.Trees) != 0 {
+		t.Errorf("a tree that is held was pruned: %+v, %v", p, err)
+	}
+	must(t, found.Close())
+	for _, c := range [][2]string{{"other", tree.Patched}, {tree.Component, strings.Repeat("0", 40)}} {
+		if _, ok, err := s.Find(t.Context(), c[0], c[1]); ok || err != nil {
+			t.Errorf("%v: %v, %v", c, ok, err)
+		}
+	}
+	must(t, os.Chmod(filepath.Join(tree.Path, "mixed.c"), 0o644))
+	must(t, os.WriteFile(filepath.Join(tree.Path, "mixed.c"), nil, 0o644))
+	if _, ok, err := s.Find(t.Context(), tree.Component, tree.Patched); ok || err != nil {
+		t.Errorf("a damaged tree: %v, %v", ok, err)
 	}
 }
