@@ -20,6 +20,7 @@ import (
 	"payload/internal/config"
 	"payload/internal/git"
 	"payload/internal/pin"
+	"payload/internal/run"
 	"payload/internal/testkit"
 )
 
@@ -564,5 +565,69 @@ func TestBranchStaysWhereTheLockHasIt(t *testing.T) {
 	req.Entry = locked(req, first)
 	if tree := get(t, openStore(t), req); tree.Commit != first.Commit || tree.Pristine != first.Pristine {
 		t.Errorf("got %+v; want commit %s", tree, first.Commit)
+	}
+}
+
+// A mirror that says another commit than upstream is passed over, in words.
+func TestMirrorThatContradictsUpstream(t *testing.T) {
+	up := upstreamRepo(t)
+	path, sum := archive(t)
+	wrong := strings.Repeat("1", 40)
+	req, voice := request(t, up.Dir, config.Mirror{Ref: "b7", Commit: wrong, Archive: path, Path: "vendor/x", SHA256: sum})
+	req.Kinds = []Kind{FromStore, FromMirror, FromGit}
+	tree := get(t, openStore(t), req)
+	if tree.From != "git" {
+		t.Errorf("taken from %s", tree.From)
+	}
+	voice.has(t, "it says commit "+wrong+", upstream says "+up.Run("rev-parse", "b7"))
+
+	req.Entry = &pin.Entry{Component: "comp", Ref: "b7", Commit: up.Run("rev-parse", "b7"), Sources: []pin.Source{{From: "archive:" + path, Pristine: tree.Pristine}}}
+	req.Kinds = []Kind{FromMirror}
+	_, err := openStore(t).Tree(t.Context(), req)
+	if err == nil || !strings.Contains(err.Error(), "it says commit "+wrong+", payload.lock holds") {
+		t.Errorf("against the lock: %v", err)
+	}
+}
+
+// What can't be compared or read is said plainly.
+func TestArchiveThatWontDo(t *testing.T) {
+	path, sum := archive(t)
+	zip := filepath.Join(t.TempDir(), "x.zip")
+	testkit.Write(t, zip, "PK\x03\x04 and so on")
+	text, err := fileDigest(zip)
+	must(t, err)
+	for want, m := range map[string]config.Mirror{
+		"a file needs its sha256":           {Archive: path},
+		"a folder has no sha256 to compare": {Archive: t.TempDir(), SHA256: sum},
+		"the file is neither a tar nor":     {Archive: zip, SHA256: text},
+		"no such file":                      {Archive: filepath.Join(t.TempDir(), "none"), SHA256: sum},
+	} {
+		m.Ref = "b7"
+		req, _ := request(t, t.TempDir(), m)
+		req.Kinds = []Kind{FromMirror}
+		if _, err := openStore(t).Tree(t.Context(), req); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// What git laid out is read back before it is put in its place.
+func TestCheckoutThatWentWrong(t *testing.T) {
+	up, s := upstreamRepo(t), openStore(t)
+	real, err := run.LookPath("git")
+	must(t, err)
+	testkit.Fake(t, "git", real+` "$@" || exit
+case " $* " in *" checkout-index "*) printf 'int x;\r\n' >mixed.c ;; esac
+`)
+	req, _ := request(t, up.Dir)
+	_, err = s.Tree(t.Context(), req)
+	var damaged *DamagedError
+	if !errors.As(err, &damaged) || !slices.Equal(damaged.Files, []string{"mixed.c"}) {
+		t.Errorf("got %v", err)
+	}
+	for _, pattern := range []string{"*.tmp", "*.json", "*.index"} {
+		if left, err := filepath.Glob(filepath.Join(s.trees(), pattern)); err != nil || len(left) > 0 {
+			t.Errorf("left over: %v, %v", left, err)
+		}
 	}
 }
