@@ -25,10 +25,11 @@ import (
 // What can go wrong around `payload source` besides the steps themselves: the
 // disk, other processes, the files of the store, downloads and servers.
 
-// few is n for plain `go test` and all for scripts/faults.
+// few is n for plain `go test` and all for scripts/faults, less of it where only
+// some of the steps are broken.
 func few(n, all int) int {
 	if *everyFault > 0 {
-		return all
+		return max(n, all*4/max(4, *everyFault))
 	}
 	return n
 }
@@ -254,7 +255,7 @@ func (w *world) storeFiles() (list []string) {
 		} else if strings.Contains(path, "/trees/") && filepath.Dir(path) != w.at("cäche", "trees") {
 			kind = "tree"
 		}
-		if seen[kind]++; *everyFault > 0 || seen[kind] <= 2 {
+		if seen[kind]++; seen[kind] <= few(2, 60) {
 			list = append(list, path)
 		}
 		return nil
