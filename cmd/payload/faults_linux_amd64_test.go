@@ -42,9 +42,8 @@ func (w *world) at(parts ...string) string {
 	return filepath.Join(append([]string{w.base, "at"}, parts...)...)
 }
 
-// newWorld makes an upstream with b200 (many small files, one large, a link, a
-// program) and b201 (lines above every patched place), a repository that pins
-// b200 with three patches and the archive of the same as a mirror, and no store.
+// newWorld makes an upstream, a repository that pins b200 of it with three
+// patches and the archive of the same as a mirror, and no store.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{base: filepath.Join(t.TempDir(), "wörld with spaces"), t: t}
@@ -64,27 +63,46 @@ func newWorld(t *testing.T) *world {
 		}
 	}
 	up := testkit.RepoAt(t, w.at("upstream"))
-	up.Run("config", "core.autocrlf", "false")
-	up.Run("config", "uploadpack.allowAnySHA1InWant", "true")
-	for i := range 8 {
-		testkit.Write(t, w.at("upstream", fmt.Sprintf("part %d/näme %d.txt", i%3, i)), strings.Repeat(fmt.Sprintln("line of", i), 9))
+	w.fillUpstream(t)
+	commit := up.Commit(nil, "b200")
+	w.must(t, "tar", "-C", w.at("upstream"), "-cf", w.at("toy.tar"), "--exclude=.git", ".")
+	w.carry(t, up)
+	testkit.Write(t, w.at("repo", "TOY_VERSION"), "b200\n")
+	sum := sha256.Sum256([]byte(read(t, w.at("toy.tar"))))
+	edit(t, w.at("repo", "payload.yaml"), "    target: hello\n", fmt.Sprintf("    target: hello\n    mirrors:\n      - {ref: b200, commit: %s, archive: ../toy.tar, sha256: %x}\n", commit, sum))
+	return w
+}
+
+// fillUpstream adds small files, a large one, a program, a link, and attributes
+// that would change line ends if anybody heeded them.
+func (w *world) fillUpstream(t *testing.T) {
+	t.Helper()
+	files := map[string]string{
+		"large.bin":            strings.Repeat("\x00large\r\n", 12000),
+		"tool.sh":              "#!/bin/sh\n",
+		".gitattributes":       "*.txt text eol=crlf\n*.c export-ignore\n",
+		".gitignore":           "*.bin\n",
+		".git/info/attributes": "* -text\n",
+		"one.txt":              "1\n2\n3\n4\n5\n6\n7\n",
+		"two.txt":              "1\n2\n3\n4\n5\n6\n7\n",
 	}
-	testkit.Write(t, w.at("upstream", "large.bin"), strings.Repeat("\x00large\r\n", 12000))
-	testkit.Write(t, w.at("upstream", "tool.sh"), "#!/bin/sh\n")
-	testkit.Write(t, w.at("upstream", ".gitattributes"), "*.txt text eol=crlf\n*.c export-ignore\n")
-	testkit.Write(t, w.at("upstream", ".gitignore"), "*.bin\n")
-	testkit.Write(t, w.at("upstream", ".git", "info", "attributes"), "* -text\n")
+	for i := range 8 {
+		files[fmt.Sprintf("part %d/näme %d.txt", i%3, i)] = strings.Repeat(fmt.Sprintln("line of", i), 9)
+	}
+	for name, text := range files {
+		testkit.Write(t, w.at("upstream", name), text)
+	}
 	for _, err := range []error{os.Chmod(w.at("upstream", "tool.sh"), 0o755), os.Symlink("tool.sh", w.at("upstream", "link"))} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"one.txt", "two.txt"} {
-		testkit.Write(t, w.at("upstream", name), "1\n2\n3\n4\n5\n6\n7\n")
-	}
-	commit := up.Commit(nil, "b200")
-	w.tree = picture(t, w.at("upstream"))
-	w.must(t, "tar", "-C", w.at("upstream"), "-cf", w.at("toy.tar"), "--exclude=.git", ".")
+}
+
+// carry makes three patches of b200, notes what comes of them, and commits
+// b201, which has lines above every patched place.
+func (w *world) carry(t *testing.T, up testkit.Git) {
+	t.Helper()
 	edits := [][3]string{{"toy.c", `"hello"`, `"good morning"`}, {"one.txt", "4\n", "four\n"}, {"two.txt", "4\n", "four\n"}}
 	for i, e := range edits {
 		edit(t, w.at("upstream", e[0]), e[1], e[2])
@@ -92,17 +110,12 @@ func newWorld(t *testing.T) *world {
 		text := fmt.Sprintf("From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\nFrom: A U Thor <author@example.com>\nDate: Sat, 3 Feb 2001 04:05:06 +0000\nSubject: [PATCH] change %d\n\nUpstream-Status: Pending\nDrop-When: never\n---\n\n%s\n", i+1, diff)
 		testkit.Write(t, w.at("repo", "patches", fmt.Sprintf("%04d-change-%d.patch", i+1, i+1)), text)
 	}
-	patched := picture(t, w.at("upstream"))
+	w.tree = picture(t, w.at("upstream"))
 	up.Run("checkout", "-q", "--", ".")
-	w.tree = patched
 	for _, e := range edits {
 		edit(t, w.at("upstream", e[0]), "", "// above everything\n")
 	}
 	up.Commit(nil, "b201")
-	testkit.Write(t, w.at("repo", "TOY_VERSION"), "b200\n")
-	sum := sha256.Sum256([]byte(read(t, w.at("toy.tar"))))
-	edit(t, w.at("repo", "payload.yaml"), "    target: hello\n", fmt.Sprintf("    target: hello\n    mirrors:\n      - {ref: b200, commit: %s, archive: ../toy.tar, sha256: %x}\n", commit, sum))
-	return w
 }
 
 func edit(t *testing.T, path, old, new string) {
