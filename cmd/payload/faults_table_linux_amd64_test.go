@@ -69,6 +69,7 @@ func (a *table) write(path string) error {
 		s.tried, s.died, s.errors, s.right = s.tried+r.tried, s.died+r.died, s.errors+r.errors, s.right+r.right
 		s.again, s.clear, s.wrong = s.again+r.again, s.clear+r.clear, s.wrong+r.wrong
 	}
+	slices.Sort(kinds)
 	var b strings.Builder
 	total := row{fault: "**all**"}
 	line := func(r row) {
@@ -87,6 +88,7 @@ func (a *table) write(path string) error {
 			wheres = append(wheres, r.where)
 		}
 	}
+	slices.Sort(wheres)
 	return os.WriteFile(path, []byte(fmt.Sprintf(tableText, ordinal(*everyFault), b.String(), strings.Join(wheres, "; "))), 0o644)
 }
 
@@ -94,9 +96,11 @@ const tableText = `# Faults
 
 Written by ` + "`scripts/faults`" + `, which breaks payload in each of these ways and runs it
 again. A step is a system call by which payload or a git below it changes a file or
-starts a program; here every %s of them was broken, one a trial. A trial counts as wrong when a run says that all is well and a file of the
-tree (or the lock, the series, the staged payload) is not what it should be, when an
-error doesn't say what is the matter, or when half-made files outlive a prune.
+starts a program; here every %s of them was broken, one a trial.
+
+A trial counts as wrong when a run says that all is well and a file of the tree (or the
+lock, the series, the staged payload) is not what it should be, when an error doesn't
+say what is the matter, or when half-made files outlive a prune.
 
 | fault | tried | the broken run: died | clear error | finished, right | the next run: right | clear error | wrong |
 |---|---|---|---|---|---|---|---|
