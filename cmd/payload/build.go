@@ -25,6 +25,7 @@ type buildOptions struct {
 	dryRun        bool
 	explain       bool
 	all           bool // of the options, with explain
+	noRun         bool
 }
 
 func newBuildCmd(a *app, do func(context.Context, *app, buildOptions) error) *cobra.Command {
@@ -56,6 +57,7 @@ compile, stage to dist/PRESET/lib/payload, verify with real requests.`,
 	f.StringVar(&opts.launcher, "launcher", "auto", "compiler launcher: auto, none, or a `PROGRAM` such as ccache or sccache")
 	f.StringSliceVar(&opts.targets, "target", nil, "compile these `TARGETS` alone; nothing is staged")
 	f.BoolVar(&opts.configureOnly, "configure-only", false, "stop after configuring")
+	f.BoolVar(&opts.noRun, "no-run", false, "verify the files alone, on a machine that can't run the payload; payload.json says so")
 	f.BoolVarP(&opts.dryRun, "dry-run", "n", false, "print the commands and build nothing; sources are still made ready")
 	f.BoolVar(&opts.explain, "explain", false, "show preset, upstream's defaults and cache side by side; compile nothing")
 	f.BoolVar(&opts.all, "all", false, "with --explain: every cache entry, not only what is chosen or differs")
@@ -93,7 +95,7 @@ func runBuild(ctx context.Context, a *app, opts buildOptions) error {
 	for _, preset := range opts.presets {
 		res, err := build.Run(ctx, w, a.voice, build.Options{
 			Preset: preset, Jobs: opts.jobs, Launcher: launcher, Targets: opts.targets,
-			ConfigureOnly: opts.configureOnly, DryRun: opts.dryRun,
+			ConfigureOnly: opts.configureOnly, DryRun: opts.dryRun, NoRun: opts.noRun,
 		})
 		if err != nil {
 			return err

@@ -139,6 +139,9 @@ func failureOf(ctx context.Context, err error) failure {
 	if e, ok := as[*source.NoSourceError](err); ok {
 		return failure{code: exitFailed, hint: "with a folder of your own: payload source " + e.Component + " --source " + e.Component + "=DIR"}
 	}
+	if e, ok := as[*build.UnverifiedError](err); ok && e.NoDevice {
+		return failure{code: exitVerification, hint: "choose a device with the variable of its driver, or build without running it: payload build --no-run --preset " + e.Preset}
+	}
 	if e, ok := as[*build.UnverifiedError](err); ok {
 		return failure{code: exitVerification, hint: "payload verify " + e.Dir}
 	}

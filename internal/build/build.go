@@ -29,6 +29,7 @@ type Options struct {
 	Targets       []string // compile these alone and stop there
 	ConfigureOnly bool
 	DryRun        bool // gather the commands, run nothing that builds
+	NoRun         bool // verify the files alone; the manifest says what was not run
 }
 
 // Result is a finished build: `payload build --json` prints it.
@@ -67,8 +68,10 @@ type Source struct {
 // UnverifiedError is a payload that was staged and then failed its checks.
 type UnverifiedError struct {
 	Dir      string
+	Preset   string
 	Findings int
 	First    string
+	NoDevice bool // nothing else is wrong than that a backend had no device here
 }
 
 func (e *UnverifiedError) Error() string {

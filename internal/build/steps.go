@@ -306,7 +306,7 @@ func programFile(target string) string {
 // verify proves the staged tree, and writes into its manifest what was proven.
 func (j *job) verify(ctx context.Context) error {
 	dir := filepath.Join(j.dist(), "lib", "payload")
-	res, m, err := Verify(ctx, dir, false, j.v)
+	res, m, err := Verify(ctx, dir, j.opts.NoRun, j.v)
 	if err != nil {
 		return err
 	}
@@ -315,10 +315,18 @@ func (j *job) verify(ctx context.Context) error {
 		for _, f := range res.Findings {
 			j.v.Say("%s", Line(f))
 		}
-		return &UnverifiedError{Dir: j.result.Staged, Findings: len(res.Findings), First: res.Findings[0].Title}
+		return &UnverifiedError{Dir: j.result.Staged, Preset: j.preset.Name, Findings: len(res.Findings), First: res.Findings[0].Title, NoDevice: noDevice(res.Findings)}
 	}
 	m.Verified = res.Verified()
 	return manifest.Write(dir, m)
+}
+
+// noDevice says whether all that is wrong is that a backend had no device to
+// run on.
+func noDevice(findings []report.Finding) bool {
+	return !slices.ContainsFunc(findings, func(f report.Finding) bool {
+		return f.Severity == report.Error && f.ID != verify.FindingIdle && f.ID != verify.FindingBroken
+	})
 }
 
 // Verify checks the payload in dir as its own manifest asks: the files, and

@@ -77,6 +77,7 @@ type Verified struct {
 	Static   bool      `json:"static"`
 	Kind     string    `json:"kind,omitempty"` // of runtime verification; empty when nothing was started
 	Version  string    `json:"version,omitempty"`
+	Backends []string  `json:"backends,omitempty"` // of devices, that did all of the work when it was theirs
 	Variants []string  `json:"variants,omitempty"` // exercised by name
 	Skipped  []Skipped `json:"skipped,omitempty"`
 }

@@ -29,6 +29,16 @@ var completionChecks = []check{
 	{"streamed chats", checkStreamedChat},
 }
 
+// deviceChecks are those of the answers that depend on who computes. Streams
+// and chats are the server's own work, which sessions on the CPU show: on a
+// device that a processor imitates they would take minutes.
+var deviceChecks = []check{
+	{"the model's name", checkModels},
+	{"completions", checkCompletions},
+	{"likeliest tokens", checkProbes},
+	{"a repeated completion", checkRepeat},
+}
+
 type timings struct {
 	PromptN   int     `json:"prompt_n"`
 	PromptTPS float64 `json:"prompt_per_second"`

@@ -49,14 +49,14 @@ func (s *sessions) ended(ctx context.Context, l launch, srv *server, p plan, nam
 		if srv.err != nil {
 			cause = srv.err.Error()
 		}
-		s.fault("runtime.exit", what, fmt.Sprintf("%s ended while %s%s", s.options.Program, during(doing), inVariant(name)), cause+"\n"+s.lastLines(srv), s.options.Program)
+		s.fault("runtime.exit", what, fmt.Sprintf("%s ended while %s%s", s.options.Program, during(doing), p.words(name)), cause+"\n"+s.lastLines(srv), s.options.Program)
 		return nil
 	}
 	if exit.Signal == "" {
-		s.fault("runtime.exit", what, fmt.Sprintf("%s ended with status %d while %s%s", s.options.Program, exit.Code, during(doing), inVariant(name)), s.lastLines(srv), s.options.Program)
+		s.fault("runtime.exit", what, fmt.Sprintf("%s ended with status %d while %s%s", s.options.Program, exit.Code, during(doing), p.words(name)), s.lastLines(srv), s.options.Program)
 		return nil
 	}
-	title := fmt.Sprintf("%s dies of %s while %s%s", s.options.Program, exit.Signal, during(doing), inVariant(name))
+	title := fmt.Sprintf("%s dies of %s while %s%s", s.options.Program, exit.Signal, during(doing), p.words(name))
 	var facts []string
 	where := s.options.Program
 	if slices.Contains(traceable, exit.Signal) {

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -48,6 +49,18 @@ type fake struct {
 	LogReplace   [2]string         // in the log's lines
 	Variants     map[string]string // name to "ok", "unsupported", "broken", "dies"
 	ClaimVariant string            // the log names this one
+	Device       string            // a backend with a module of its own: how its probe ends, "ok" for well
+	Offload      int               // layers on the device, of 2; 0 is all
+	device       bool              // it was started with the module, and sees the device
+}
+
+// accelerate makes the log that of a program whose layers lie on the device,
+// unless the device is hidden.
+func (f *fake) accelerate() {
+	if hidden, set := os.LookupEnv("GGML_VK_VISIBLE_DEVICES"); set && hidden == "" {
+		return
+	}
+	f.device = true
 }
 
 func quit(code int) {
@@ -90,14 +103,18 @@ const realLog = `0.00.003.100 I srv  llama_server: initializing ...
 0.00.019.713 I sched_reserve:        CPU compute buffer size =     2.76 MiB
 `
 
-func (f fake) main(dir string) {
+func (f *fake) main(dir string) {
 	if slices.Contains(os.Args, "--version") {
 		fmt.Fprintln(os.Stderr, "version: 0.5.0-dev (build 11312, commit 0c1e57098)")
 		return
 	}
-	if module := os.Getenv("GGML_BACKEND_PATH"); module != "" {
+	module := os.Getenv("GGML_BACKEND_PATH")
+	if slices.Contains(os.Args, "--list-devices") {
 		f.probe(module)
 		return
+	}
+	if module != "" {
+		f.accelerate()
 	}
 	switch f.Die {
 	case "exit":
@@ -107,7 +124,11 @@ func (f fake) main(dir string) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	}
 	f.losePort(dir)
-	f.printLog(f.best(dir))
+	if module == "" {
+		module = f.best(dir)
+	}
+	f.printLog(module)
+	f.offloaded()
 	if f.MapModule {
 		mapFile(f.best(dir))
 	}
@@ -123,6 +144,17 @@ func (f fake) main(dir string) {
 }
 
 func (f fake) probe(module string) {
+	if f.Device != "" && !strings.Contains(filepath.Base(module), "cpu") {
+		switch f.Device {
+		case "broken":
+			fmt.Fprintln(os.Stdout, "load_backend: failed to load "+module+": libcuda.so.1: cannot open shared object file")
+		case "other":
+			fmt.Fprintln(os.Stdout, "load_backend: loaded CUDA backend from "+module)
+		case "ok":
+			fmt.Fprintln(os.Stdout, "load_backend: loaded Vulkan backend from "+module)
+		}
+		return
+	}
 	switch name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(module), "libggml-cpu-"), ".so"); f.Variants[name] {
 	case "unsupported":
 		fmt.Fprintln(os.Stdout, "load_backend: backend "+module+" is not supported on this system")
@@ -173,7 +205,17 @@ func (f fake) printLog(module string) {
 		if f.LogReplace[0] != "" {
 			line = strings.ReplaceAll(line, f.LogReplace[0], f.LogReplace[1])
 		}
+		if f.device && !(f.Offload == 1 && strings.Contains(line, "layer   1")) {
+			line = strings.NewReplacer("loaded CPU", "loaded Vulkan", " - CPU     :", " - Vulkan0 :", "device CPU,", "device Vulkan0,").Replace(line)
+		}
 		fmt.Fprint(os.Stderr, line)
+	}
+}
+
+// offloaded is one more line of a program that sees a device.
+func (f fake) offloaded() {
+	if done := cmp.Or(f.Offload, 2); f.device {
+		fmt.Fprintf(os.Stderr, "0.00.017.000 I load_tensors: offloaded %d/2 layers to GPU\n", done)
 	}
 }
 

@@ -74,10 +74,11 @@ func copyFile(from, to string) error {
 	return err
 }
 
-// minimalEnv is all that a started program sees of the world.
+// minimalEnv is all that a started program sees of the world. Graphics drivers
+// look up the home folder in the user database, unless XDG_CACHE_HOME is set.
 func minimalEnv(home string) []string {
 	if runtime.GOOS == "windows" {
 		return []string{"SystemRoot=" + os.Getenv("SystemRoot"), "PATH=" + filepath.Join(os.Getenv("SystemRoot"), "System32"), "TEMP=" + home, "TMP=" + home}
 	}
-	return []string{"PATH=/usr/bin:/bin", "HOME=" + home, "TMPDIR=" + home, "LC_ALL=C"}
+	return []string{"PATH=/usr/bin:/bin", "HOME=" + home, "XDG_CACHE_HOME=" + home, "TMPDIR=" + home, "LC_ALL=C"}
 }

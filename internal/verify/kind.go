@@ -32,13 +32,20 @@ type kind struct {
 	// variant matches the base name of a module that is one of several for the
 	// same backend; the first group names it. The program picks one by itself.
 	variant *regexp.Regexp
-	probe   probe
+	// module matches the base name of a backend's module. One that lies in a
+	// folder of its own is for a device.
+	module *regexp.Regexp
+	// deviceVars are the variables that choose or hide devices. The program gets
+	// them from the person, and nothing else.
+	deviceVars []string
+	probe      probe
 	// features are the CPU flags (as in /proc/cpuinfo) that a variant needs,
 	// only to tell why one can't run: the program's own verdict decides.
 	features map[string][]string
 	log      []pattern
 	noise    *regexp.Regexp // lines of the log that tell a person nothing
 	checks   []check
+	device   []check // for a start with a device's backend: what it computes
 	threaded []check // for one more start, with more than one thread
 }
 
@@ -67,8 +74,8 @@ func (k kind) variantOf(base string) string {
 // say why.
 type probe struct {
 	args        []string
-	env         []string // {module} is filled in
-	loaded      *regexp.Regexp
+	env         []string       // {module} is filled in
+	loaded      *regexp.Regexp // {module} is filled in; the group names the backend
 	unsupported *regexp.Regexp
 	broken      *regexp.Regexp // the first group tells why
 }
@@ -83,12 +90,19 @@ type pattern struct {
 	every bool
 }
 
+// The patterns whose lines a person is shown.
+const (
+	patternDevice    = "device"
+	patternOffloaded = "layers offloaded"
+)
+
 // someMiB matches a size that is not zero.
 const someMiB = `(?:[1-9]\d*\.\d+|0\.\d*[1-9]\d*) MiB`
 
 // Groups of a pattern that are looked at wherever they occur.
 const (
 	groupBackend = "backend" // must be the expected backend's name
+	groupLayer   = "layer"   // which layer lies on groupBackend
 	groupModule  = "module"  // path of the module that was loaded
 	groupDone    = "done"    // must equal groupAll
 	groupAll     = "all"
@@ -127,10 +141,15 @@ var kinds = map[string]kind{
 		portTaken:      regexp.MustCompile(`(?i)couldn't bind|address already in use`),
 		health:         "/health",
 		variant:        regexp.MustCompile(`^(?:lib)?ggml-cpu-(.+)\.(?:so|dll)$`),
+		module:         regexp.MustCompile(`^(?:lib)?ggml-[a-z]+\.(?:so|dll)$`),
+		deviceVars: []string{
+			"CUDA_VISIBLE_DEVICES", "GGML_CUDA_ENABLE_UNIFIED_MEMORY", "GGML_VK_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+			"HSA_OVERRIDE_GFX_VERSION", "ROCR_VISIBLE_DEVICES", "VK_DRIVER_FILES", "VK_ICD_FILENAMES",
+		},
 		probe: probe{
 			args:        []string{"--log-verbosity", "5", "--list-devices"},
 			env:         []string{"GGML_BACKEND_PATH={module}"},
-			loaded:      regexp.MustCompile(`loaded \S+ backend from {module}`),
+			loaded:      regexp.MustCompile(`loaded (\S+) backend from {module}`),
 			unsupported: regexp.MustCompile(`backend .* is not supported on this system`),
 			broken:      regexp.MustCompile(`failed to load .*?: (.+)`),
 		},
@@ -157,9 +176,9 @@ var kinds = map[string]kind{
 		},
 		log: []pattern{
 			{name: "backend", re: regexp.MustCompile(`loaded (?P<backend>\S+) backend from (?P<module>.+)$`)},
-			{name: "device", re: regexp.MustCompile(` - (?P<backend>[A-Za-z]+)\d* *: .+ \(\d+ MiB, \d+ MiB free\)`)},
-			{name: "layers", re: regexp.MustCompile(`layer +\d+ assigned to device (?P<backend>[A-Za-z]+)\d*,`), every: true},
-			{name: "layers offloaded", re: regexp.MustCompile(`offloaded (?P<done>\d+)/(?P<all>\d+) layers to GPU`), accelerator: true},
+			{name: patternDevice, re: regexp.MustCompile(` - (?P<backend>[A-Za-z]+)\d* *: .+ \(\d+ MiB, \d+ MiB free\)`)},
+			{name: "layers", re: regexp.MustCompile(`layer +(?P<layer>\d+) assigned to device (?P<backend>[A-Za-z]+)\d*,`), every: true},
+			{name: patternOffloaded, re: regexp.MustCompile(`offloaded (?P<done>\d+)/(?P<all>\d+) layers to GPU`), accelerator: true},
 			// A dry run that only measures comes first, and prints zeros.
 			{name: "weights memory", re: regexp.MustCompile(`model buffer size = +` + someMiB)},
 			{name: "cache memory", re: regexp.MustCompile(`KV buffer size = +` + someMiB)},
@@ -168,6 +187,7 @@ var kinds = map[string]kind{
 		},
 		noise:    regexp.MustCompile(`^[\d.]+ D `),
 		checks:   completionChecks,
+		device:   deviceChecks,
 		threaded: []check{{"a long prompt", checkRepeat}},
 	},
 }

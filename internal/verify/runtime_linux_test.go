@@ -37,6 +37,9 @@ func fakePayload(t *testing.T, f fake) string {
 	for name := range f.Variants {
 		put(t, filepath.Join(dir, "libggml-cpu-"+name+".so"), "stands for a module")
 	}
+	if f.Device != "" {
+		put(t, filepath.Join(dir, "gpu", "libggml-gpu.so"), "stands for a module")
+	}
 	seal(t, dir)
 	return dir
 }
@@ -261,9 +264,7 @@ func TestProgramThatWritesToItsFiles(t *testing.T) {
 func TestRuntimeBackend(t *testing.T) {
 	for _, tt := range []struct{ backends, want []string }{
 		{[]string{"CPU"}, []string{}},
-		{[]string{"CPU", "CUDA"}, []string{
-			"backend.wrong:backend", "backend.wrong:device", "backend.wrong:layers", "log.missing:layers offloaded",
-		}},
+		{[]string{"CPU", "CUDA"}, []string{"backend.idle:CUDA"}},
 	} {
 		res, err := verifyFake(t, t.Context(), fakePayload(t, fake{}), func(s *sessions) { s.options.Backends = tt.backends })
 		if err != nil {
@@ -272,6 +273,61 @@ func TestRuntimeBackend(t *testing.T) {
 		if got := keys(res.Findings); !slices.Equal(got, tt.want) {
 			t.Errorf("for %q: got %q, want %q", tt.backends, got, tt.want)
 		}
+	}
+}
+
+// A backend in a folder of its own must do all of the work of a program that is
+// started with it; the program without it is a machine without the device.
+func TestRuntimeAccelerator(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fake   fake
+		hidden bool
+		built  []string
+		want   []string // keys
+		title  string
+	}{
+		"works":         {fake{Device: "ok"}, false, []string{"Vulkan", "CPU"}, []string{}, ""},
+		"device hidden": {fake{Device: "ok"}, true, []string{"Vulkan", "CPU"}, []string{"backend.idle:Vulkan:Vulkan"}, "the CPU did the work, not Vulkan: 2 of 2 layers lay on the CPU"},
+		"half the work": {fake{Device: "ok", Offload: 1}, false, []string{"Vulkan"}, []string{"backend.idle:Vulkan:Vulkan"}, "Vulkan did only a part of the work: 1 of 2 layers lay on it"},
+		"no driver":     {fake{Device: "broken"}, false, []string{"Vulkan", "CPU"}, []string{"backend.broken:gpu/libggml-gpu.so"}, "libcuda.so.1: cannot open"},
+		"says nothing":  {fake{Device: "silent"}, false, []string{"Vulkan"}, []string{}, ""},
+		"another one":   {fake{Device: "other"}, false, []string{"Vulkan", "CPU"}, []string{"backend.missing:Vulkan", "backend.unknown:gpu/libggml-gpu.so"}, "is the CUDA backend"},
+		"one of two":    {fake{Device: "ok"}, false, []string{"Vulkan", "CUDA", "CPU"}, []string{"backend.missing:CUDA"}, "built for CUDA and holds no module of it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("GGML_VK_VISIBLE_DEVICES", map[bool]string{false: "0"}[tt.hidden])
+			res, err := verifyFake(t, t.Context(), fakePayload(t, tt.fake), func(s *sessions) { s.options.Backends = tt.built })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := keys(res.Findings); !slices.Equal(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			if all, _ := json.Marshal(res.Findings); !strings.Contains(string(all), tt.title) {
+				t.Errorf("%q is not in %s", tt.title, all)
+			}
+			proven := slices.Contains(res.Verified().Backends, "Vulkan")
+			if worked := len(res.Runtime.Backends) == 1; worked != proven || worked != !slices.ContainsFunc(tt.want, func(k string) bool { return strings.Contains(k, "Vulkan") || strings.HasPrefix(k, "backend.broken") }) {
+				t.Errorf("proven %+v, ran %+v", res.Verified(), res.Runtime.Backends)
+			}
+			if !strings.HasPrefix(res.Runtime.Variants[0].Log["backend"], "0.00.008.972 I load_backend: loaded CPU backend") {
+				t.Errorf("without the module it ran %+v", res.Runtime.Variants)
+			}
+		})
+	}
+}
+
+// What is not run is said, and no machine without the device can hide it.
+func TestNotRun(t *testing.T) {
+	res, err := Payload(t.Context(), Options{Dir: fakePayload(t, fake{Device: "ok"}), Kind: "completion-server", Program: "server", Backends: []string{"Vulkan", "CPU"}, NoRun: true})
+	if err != nil || res.Failed() {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if got, want := res.Proven(), "files checked; NOT run: server, Vulkan"; got != want {
+		t.Errorf("says %q, want %q", got, want)
+	}
+	if v := res.Verified(); v.Kind != "" || len(v.Backends) > 0 || len(v.Skipped) != 2 || v.Skipped[1].Name != "Vulkan" {
+		t.Errorf("the manifest gets %+v", v)
 	}
 }
 
@@ -381,7 +437,7 @@ func TestMinimalEnvironment(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if want := []string{"HOME", "LC_ALL", "PATH", "TMPDIR"}; !slices.Equal(names, want) {
+	if want := []string{"HOME", "LC_ALL", "PATH", "TMPDIR", "XDG_CACHE_HOME"}; !slices.Equal(names, want) {
 		t.Errorf("the program sees %q", names)
 	}
 }

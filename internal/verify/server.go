@@ -49,6 +49,7 @@ type launch struct {
 	model   string
 	home    string // an empty folder
 	threads int
+	extra   []string // of its environment
 	traced  bool
 }
 
@@ -133,7 +134,7 @@ func (s *server) startTraced(ctx context.Context, cmd run.Cmd) error {
 func (l launch) command(args, env []string, fill *strings.Replacer, out *tape) run.Cmd {
 	c := run.Cmd{
 		Dir: l.home, Args: []string{filepath.Join(l.dir, filepath.FromSlash(l.program))},
-		Env:     append([]string{}, minimalEnv(l.home)...),
+		Env:     append(minimalEnv(l.home), l.extra...),
 		OnlyEnv: true, Expendable: true, Stdout: out, Stderr: out,
 	}
 	for _, a := range args {

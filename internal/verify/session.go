@@ -71,12 +71,22 @@ func (s *sessions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	best, err := s.session(ctx, whole, modules, plan{threads: 1, checks: s.kind.checks})
+	accelerators, err := s.accelerators(ctx, whole)
+	if err != nil {
+		return err
+	}
+	for _, a := range accelerators {
+		if _, err := s.session(ctx, whole, modules, plan{backend: a.name, module: a.module, threads: 1, checks: s.kind.device}); err != nil {
+			return err
+		}
+	}
+	backend := s.backend()
+	best, err := s.session(ctx, whole, modules, plan{backend: backend, threads: 1, checks: s.kind.checks})
 	if err != nil {
 		return err
 	}
 	if threads := min(2, runtime.NumCPU()); threads > 1 && best.works {
-		if _, err := s.session(ctx, whole, modules, plan{threads: threads, checks: s.kind.threaded}); err != nil {
+		if _, err := s.session(ctx, whole, modules, plan{backend: backend, threads: threads, checks: s.kind.threaded}); err != nil {
 			return err
 		}
 	}
@@ -92,7 +102,7 @@ func (s *sessions) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := s.session(ctx, dir, modules, plan{only: name, threads: 1, checks: s.kind.checks}); err != nil {
+		if _, err := s.session(ctx, dir, modules, plan{only: name, backend: backend, threads: 1, checks: s.kind.checks}); err != nil {
 			return err
 		}
 		removeTemp(dir)
@@ -217,6 +227,8 @@ func (s *sessions) compareVersion(version string) {
 // plan is what one start of the program is for.
 type plan struct {
 	only    string // the variant that the folder is limited to; empty means that the program chooses
+	backend string // must do the work
+	module  string // the backend's, relative to the payload; empty when the program finds it by itself
 	threads int    // for prompts
 	checks  []check
 }
@@ -234,6 +246,15 @@ func (s *sessions) session(ctx context.Context, dir string, modules map[string]s
 		return outcome{}, err
 	}
 	l.threads = p.threads
+	if p.backend != cpuBackend {
+		l.extra = s.kind.chosenDevices()
+	}
+	if p.module != "" {
+		module := strings.NewReplacer("{module}", filepath.Join(dir, filepath.FromSlash(p.module)))
+		for _, e := range s.kind.probe.env {
+			l.extra = append(l.extra, module.Replace(e))
+		}
+	}
 	began := time.Now()
 	srv, err := start(ctx, l)
 	ready := time.Since(began)
@@ -241,20 +262,23 @@ func (s *sessions) session(ctx context.Context, dir string, modules map[string]s
 		return outcome{}, err
 	}
 	if srv == nil {
-		s.fault("runtime.start", p.only, s.options.Program+" can't be started"+inVariant(p.only), err.Error(), s.options.Program)
+		s.fault("runtime.start", p.only, s.options.Program+" can't be started"+p.words(p.only), err.Error(), s.options.Program)
 		return outcome{}, nil
 	}
 	defer func() { _ = srv.stop() }() // a second stop does nothing
 	name := p.only
-	if name == "" {
+	if name == "" && p.module == "" {
 		name = s.loaded(srv)
+	}
+	if p.module != "" {
+		name = p.backend
 	}
 	failed := outcome{name: name}
 	switch {
 	case errors.Is(err, errEnded):
 		return failed, s.ended(ctx, l, srv, p, name, "starting")
 	case err != nil:
-		s.fault("runtime.not-ready", name, s.options.Program+" "+errNotReady.Error()+inVariant(name), err.Error()+"\n"+s.lastLines(srv), s.options.Program)
+		s.fault("runtime.not-ready", name, s.options.Program+" "+errNotReady.Error()+p.words(name), err.Error()+"\n"+s.lastLines(srv), s.options.Program)
 		return failed, nil
 	}
 	c := newClient(srv.base, srv.name, s.expected, s.limits.request)
@@ -267,7 +291,7 @@ func (s *sessions) session(ctx context.Context, dir string, modules map[string]s
 	if !srv.alive() {
 		return failed, s.ended(ctx, l, srv, p, name, doing)
 	}
-	mapped, outside := s.outside(srv)
+	mapped, outside := s.outside(srv, p)
 	problems = append(problems, outside...)
 	if err := srv.stop(); errors.Is(err, errStuck) {
 		problems = append(problems, problem{
@@ -277,13 +301,21 @@ func (s *sessions) session(ctx context.Context, dir string, modules map[string]s
 	} else if err != nil {
 		return failed, s.ended(ctx, l, srv, p, name, "stopping")
 	}
-	lines, bad := assertLog(srv.log.lines(), s.kind.log, s.backend(), moduleBase(modules, name), s.variantFile(mapped)) // complete only now
+	lines, bad := assertLog(srv.log.lines(), s.kind.log, p.backend, moduleBase(modules, name), s.variantFile(mapped)) // complete only now
+	if p.module != "" {
+		lines, bad = assertLog(srv.log.lines(), s.kind.log, p.backend, path.Base(p.module), "")
+	}
+	if p.backend != cpuBackend {
+		if idle, found := s.idle(srv.log.lines(), p.backend); found {
+			bad = []problem{idle}
+		}
+	}
 	for name, line := range lines {
 		lines[name] = strings.ReplaceAll(line, s.temp+"/", "")
 	}
 	problems = append(problems, bad...)
 	for _, x := range problems {
-		s.fault(x.id, join(name, x.what), x.title+inVariant(name), x.detail, s.options.Program)
+		s.fault(x.id, join(name, x.what), x.title+p.words(name), x.detail, s.options.Program)
 	}
 	if len(problems) > 0 {
 		return failed, nil
@@ -293,23 +325,18 @@ func (s *sessions) session(ctx context.Context, dir string, modules map[string]s
 		s.options.Tell("%s answered on %d threads in %.1f s", s.options.Program, p.threads, took)
 		return outcome{name, true}, nil
 	}
-	s.res.Runtime.Variants = append(s.res.Runtime.Variants, Variant{
-		Name: name, Best: p.only == "" && name != "", ReadyMS: ready.Milliseconds(), Requests: requests,
-		PromptTPS: c.promptTPS, DecodeTPS: c.decodeTPS, Log: lines,
-	})
+	ran := Variant{Name: name, ReadyMS: ready.Milliseconds(), Requests: requests, PromptTPS: c.promptTPS, DecodeTPS: c.decodeTPS, Log: lines}
+	if p.module != "" {
+		s.res.Runtime.Backends = append(s.res.Runtime.Backends, ran)
+		s.options.Tell("%s", strings.TrimSpace(lines[patternDevice]))
+		s.options.Tell("%s", strings.TrimSpace(lines[patternOffloaded]))
+	} else {
+		ran.Best = p.only == "" && name != ""
+		s.res.Runtime.Variants = append(s.res.Runtime.Variants, ran)
+	}
 	s.options.Tell("%s answered %d requests in %.1f s, prompt %.0f and text %.0f tokens a second",
 		strings.TrimSpace(s.options.Program+" "+name), requests, took, c.promptTPS, c.decodeTPS)
 	return outcome{name, true}, nil
-}
-
-// backend is the one that must do the work.
-func (s *sessions) backend() string {
-	for _, name := range s.options.Backends {
-		if !strings.EqualFold(name, cpuBackend) {
-			return name
-		}
-	}
-	return cpuBackend
 }
 
 // moduleBase is the file name of a variant's module; empty for no variant.
@@ -327,8 +354,13 @@ func (s *sessions) lastLines(srv *server) string {
 
 const logLines = 12
 
-func inVariant(name string) string {
-	if name == "" {
+// words are what a session with this plan and the named variant was, for the
+// end of a sentence.
+func (p plan) words(name string) string {
+	switch {
+	case p.module != "":
+		return " (started with " + p.module + ")"
+	case name == "":
 		return ""
 	}
 	return " (variant " + name + ")"
@@ -398,15 +430,15 @@ func fewer(bad []problem) []problem {
 }
 
 // outside reports files that the program has mapped and that a user's machine
-// does not have.
-func (s *sessions) outside(srv *server) (files []string, bad []problem) {
+// does not have. A device's driver maps what it likes of the system's.
+func (s *sessions) outside(srv *server, p plan) (files []string, bad []problem) {
 	files, err := mappedFiles(srv.proc.PID())
 	if err != nil {
 		return nil, []problem{{id: "runtime.maps", what: "maps", title: "what the program has mapped can't be read", detail: err.Error()}}
 	}
 	sys := platforms["linux"]
 	for _, f := range files {
-		if strings.HasPrefix(f, s.temp+"/") || sys.allowsMapped(f) {
+		if strings.HasPrefix(f, s.temp+"/") || sys.allowsMapped(f) || p.backend != cpuBackend && sys.inFolders(f) {
 			continue
 		}
 		bad = append(bad, problem{

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -26,9 +25,8 @@ func (s *sessions) verdicts(ctx context.Context, dir string, modules map[string]
 		if out != nil {
 			text = out.String()
 		}
-		loaded := regexp.MustCompile(strings.ReplaceAll(s.kind.probe.loaded.String(), "{module}", regexp.QuoteMeta(module)))
 		switch {
-		case loaded.MatchString(text):
+		case s.kind.probe.loadedFrom(module).MatchString(text):
 			runnable = append(runnable, name)
 		case s.kind.probe.unsupported.MatchString(text):
 			s.skip(name, s.whyNot(name))

@@ -30,8 +30,9 @@ type Options struct {
 	NoRun   bool   // static half only
 	Kind    string // of runtime verification; empty means static only
 	Program string // the file to start, relative to Dir
-	// Backends are those that the payload was built for. The first that isn't
-	// the CPU must do the work; without one it's the CPU.
+	// Backends are those that the payload was built for. Each that isn't the
+	// CPU must do all of the work of a program that is started with its module;
+	// without a folder of modules, of the program as it is.
 	Backends []string
 	// Variants are the CPU variants that were built: each must have its module,
 	// and no other may be there. Empty means whatever is there.
@@ -42,11 +43,12 @@ type Options struct {
 
 // Result is what was found.
 type Result struct {
-	Schema   string           `json:"schema"`
-	Dir      string           `json:"dir"`
-	Static   Static           `json:"static"`
-	Runtime  *Runtime         `json:"runtime,omitempty"` // absent when nothing was started
-	Findings []report.Finding `json:"findings"`
+	Schema   string             `json:"schema"`
+	Dir      string             `json:"dir"`
+	Static   Static             `json:"static"`
+	Runtime  *Runtime           `json:"runtime,omitempty"` // absent when nothing was started
+	Skipped  []manifest.Skipped `json:"skipped,omitempty"` // what was not to be run
+	Findings []report.Finding   `json:"findings"`
 }
 
 // Static is what the static half saw.
@@ -63,7 +65,8 @@ type Runtime struct {
 	Kind     string             `json:"kind"`
 	Program  string             `json:"program"`
 	Version  string             `json:"version,omitempty"`
-	Variants []Variant          `json:"variants"` // one without a name when the program has no variants
+	Backends []Variant          `json:"backends,omitempty"` // of devices, each by its backend's name
+	Variants []Variant          `json:"variants"`           // one without a name when the program has no variants
 	Skipped  []manifest.Skipped `json:"skipped"`
 	Requests int                `json:"requests"`
 }
@@ -89,9 +92,10 @@ func (r *Result) Verified() *manifest.Verified {
 		return f.Category == categoryStatic && f.Severity == report.Error
 	})}
 	if r.Runtime == nil {
+		v.Skipped = r.Skipped
 		return v
 	}
-	v.Version, v.Skipped = r.Runtime.Version, r.Runtime.Skipped
+	v.Version, v.Skipped = r.Runtime.Version, slices.Concat(r.Skipped, r.Runtime.Skipped)
 	if r.Runtime.Requests > 0 {
 		v.Kind = r.Runtime.Kind
 	}
@@ -101,12 +105,25 @@ func (r *Result) Verified() *manifest.Verified {
 		}
 	}
 	slices.Sort(v.Variants)
+	for _, ran := range r.Runtime.Backends {
+		v.Backends = append(v.Backends, ran.Name)
+	}
 	return v
 }
 
+// notAsked is why nothing was run when the person wanted it so.
+const notAsked = "asked not to run it"
+
 // Proven says in words what a result without an error has shown.
 func (r *Result) Proven() string {
+	var on []string
 	switch {
+	case len(r.Skipped) > 0:
+		var names []string
+		for _, sk := range r.Skipped {
+			names = append(names, sk.Name)
+		}
+		return "files checked; NOT run: " + strings.Join(names, ", ")
 	case r.Runtime == nil:
 		return "files checked, nothing was run"
 	case r.Runtime.Requests == 0 && len(r.Runtime.Skipped) > 0:
@@ -114,7 +131,14 @@ func (r *Result) Proven() string {
 	case r.Runtime.Requests == 0:
 		return "files checked; not run"
 	}
-	return fmt.Sprintf("files checked, %d requests answered as expected", r.Runtime.Requests)
+	for _, ran := range r.Runtime.Backends {
+		on = append(on, ran.Name)
+	}
+	proven := fmt.Sprintf("files checked, %d requests answered as expected", r.Runtime.Requests)
+	if len(on) > 0 {
+		proven += ", by " + strings.Join(append(on, cpuBackend), " and ")
+	}
+	return proven
 }
 
 // FolderError is a path that can't hold a payload.
@@ -162,7 +186,13 @@ func Payload(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return res, err
 	}
-	if o.Kind == "" || o.NoRun {
+	if o.Kind == "" {
+		return res, nil
+	}
+	if o.NoRun {
+		for _, name := range append([]string{o.Program}, o.wanted()...) {
+			res.Skipped = append(res.Skipped, manifest.Skipped{Name: name, Reason: notAsked})
+		}
 		return res, nil
 	}
 	expected, err := tinymodel.Expected()
