@@ -127,20 +127,32 @@ func needsOf(file *config.File, only string) (names []string, needs []doctor.Nee
 var mirrorTools = map[string]string{"pypi": "pip", "crate": "cargo"}
 
 func fix(ctx context.Context, a *app, needs []doctor.Need, findings []doctor.Finding) ([]doctor.Finding, error) {
-	commands, left := doctor.FixCommands(findings)
+	commands, _, left := doctor.FixCommands(findings)
 	for _, f := range left {
 		if !f.Optional {
 			a.voice.Say("%s can't be installed from here: %s", f.Name, f.Get)
 		}
-	}
-	if len(commands) == 0 {
-		return findings, nil
 	}
 	for _, c := range commands {
 		a.voice.Say("running: %s", run.Cmd{Args: c.Args})
 	}
 	if err := doctor.Fix(ctx, commands, a.stdin, a.voice); err != nil {
 		return nil, err
+	}
+	findings, err := doctor.Look(ctx, needs)
+	if err != nil {
+		return nil, err
+	}
+	// What the packages brought may be too old.
+	_, kits, _ := doctor.FixCommands(findings)
+	if len(kits) == 0 {
+		return findings, nil
+	}
+	for _, kit := range kits {
+		a.voice.Say("%s: %s", kit, doctor.KitInWords(kit))
+		if err := doctor.MakeKit(ctx, kit, a.voice); err != nil {
+			return nil, err
+		}
 	}
 	return doctor.Look(ctx, needs)
 }
@@ -162,15 +174,42 @@ func doctorLine(f doctor.Finding) string {
 	return line
 }
 
-func howToFix(missing []doctor.Finding, preset string) string {
-	commands, left := doctor.FixCommands(missing)
+// fixCommand is doctor's own, for one preset or for all.
+func fixCommand(preset string) string {
+	if preset == "" {
+		return "payload doctor --fix"
+	}
+	return "payload doctor --fix --preset " + preset
+}
+
+// howToGet says shortly how to come by what is missing.
+func howToGet(missing []doctor.Finding, preset string) string {
 	var parts []string
-	if len(commands) > 0 {
-		fixCmd := "payload doctor --fix"
-		if preset != "" {
-			fixCmd += " --preset " + preset
+	_, _, left := doctor.FixCommands(missing)
+	if len(left) < len(missing) {
+		parts = append(parts, fixCommand(preset))
+	}
+	for _, f := range left {
+		if f.Get != "" {
+			parts = append(parts, f.Get)
 		}
-		parts = append(parts, fmt.Sprintf("%s runs: %s", fixCmd, pasteable(commands)))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// howToFix is that, with what --fix would do.
+func howToFix(missing []doctor.Finding, preset string) string {
+	commands, kits, left := doctor.FixCommands(missing)
+	var parts []string
+	if len(commands)+len(kits) > 0 {
+		var does []string
+		if len(commands) > 0 {
+			does = append(does, "runs: "+pasteable(commands))
+		}
+		for _, kit := range kits {
+			does = append(does, doctor.KitInWords(kit))
+		}
+		parts = append(parts, fixCommand(preset)+" "+strings.Join(does, ", and where that is too old "))
 	}
 	for _, f := range left {
 		parts = append(parts, f.Name+": "+f.Get)

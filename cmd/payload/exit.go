@@ -118,11 +118,7 @@ func failureOf(ctx context.Context, err error) failure {
 		return failure{code: exitVerification, hint: "payload cache prune --damaged; what is missing then is read from its sources again"}
 	}
 	if e, ok := as[*doctor.MissingError](err); ok {
-		hint := "payload doctor --fix"
-		if e.Preset != "" {
-			hint += " --preset " + e.Preset
-		}
-		return failure{code: exitPrerequisite, hint: hint}
+		return failure{code: exitPrerequisite, hint: howToGet(e.Missing, e.Preset)}
 	}
 	if e, ok := as[*doctor.NotRootError](err); ok {
 		return failure{code: exitPrerequisite, hint: "as root: " + strings.ReplaceAll(pasteable(e.Commands), "sudo ", "")}
@@ -153,9 +149,6 @@ func failureOf(ctx context.Context, err error) failure {
 			return failure{code: exitUsage, hint: "payload build --preset " + e.Nearest[0]}
 		}
 		return failure{code: exitUsage, hint: "payload doctor lists the presets"}
-	}
-	if e, ok := as[*cmakerun.DisabledPresetError](err); ok {
-		return failure{code: exitPrerequisite, hint: "build " + e.Name + " on a machine where its condition holds"}
 	}
 	if e, ok := as[*cmakerun.ConfigureError](err); ok && e.Missing != "" {
 		return failure{code: exitPrerequisite, hint: "payload doctor --fix --preset " + e.Preset}

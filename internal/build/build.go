@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"time"
 
 	"payload/internal/atomicfile"
@@ -87,6 +89,7 @@ type job struct {
 	preset  cmakerun.Preset
 	pinned  []workspace.Pinned
 	trees   []*source.Tree
+	tell    []string // variables that lead to the preset's tools
 	build   cmakerun.Build
 	jobs    string // how many, and why
 	unlock  func() // of the build folder
@@ -174,6 +177,13 @@ func (j *job) resolve(ctx context.Context) error {
 	if missing := doctor.Missing(findings); len(missing) > 0 {
 		return &doctor.MissingError{Preset: preset.Name, Missing: missing}
 	}
+	for _, f := range findings {
+		for _, t := range f.Tell {
+			if !slices.Contains(j.tell, t) {
+				j.tell = append(j.tell, t)
+			}
+		}
+	}
 	for _, c := range j.w.Sharing(project) {
 		p, err := j.w.Pinned(c.Name)
 		if err != nil {
@@ -230,14 +240,34 @@ func FindPreset(f *config.File, name string) (project string, preset cmakerun.Pr
 	return project, preset, nil
 }
 
-// Needs lists what a preset asks of the machine.
+// Needs lists what a preset asks of the machine: first the machine itself.
 func Needs(p cmakerun.Preset) []doctor.Need {
 	who := "preset " + p.Name
-	needs := []doctor.Need{{Name: "git", For: "sources"}}
+	var needs []doctor.Need
+	if wrong := wrongMachine(p); wrong != "" {
+		needs = append(needs, doctor.Need{Name: "machine", For: who, Fails: wrong, Get: "build " + p.Name + " on " + p.Vendor.Machine.Name})
+	}
+	needs = append(needs, doctor.Need{Name: "git", For: "sources"})
 	for _, t := range p.Vendor.Tools {
-		needs = append(needs, doctor.Need{Name: t.Name, Min: t.Min, For: who})
+		needs = append(needs, doctor.Need{Name: t.Name, Min: t.Min, Below: t.Below, Optional: t.Optional, For: who})
 	}
 	return append(needs, doctor.Need{Name: "ccache", For: "quick rebuilds", Optional: true})
+}
+
+// wrongMachine says why a preset can't be built on this machine whatever is
+// installed; empty when it can.
+func wrongMachine(p cmakerun.Preset) string {
+	wanted := p.Vendor.Machine
+	here := "this is " + runtime.GOOS + "/" + runtime.GOARCH
+	switch {
+	case p.Disabled != "" && wanted.Name != "":
+		return here + ", " + wanted.Name + " is needed"
+	case p.Disabled != "":
+		return here + ", and the preset's condition is false: " + p.Disabled
+	case len(wanted.Arch) > 0 && !slices.Contains(wanted.Arch, runtime.GOARCH):
+		return here + ", " + wanted.Name + " is needed"
+	}
+	return ""
 }
 
 // materialise puts the patched trees in the store.
@@ -261,7 +291,7 @@ func (j *job) plan() error {
 		return fmt.Errorf("finding this program's own file: %w", err)
 	}
 	j.build = cmakerun.NewBuild(j.w.File.Root, j.result.Project, j.preset)
-	j.build.Launcher, j.build.Exe = j.opts.Launcher, exe
+	j.build.Launcher, j.build.Exe, j.build.Tell = j.opts.Launcher, exe, j.tell
 	j.build.Jobs, j.build.Targets = j.opts.Jobs, j.opts.Targets
 	why := "asked for"
 	if j.build.Jobs == 0 {

@@ -29,6 +29,7 @@ type Build struct {
 	Launcher  Launcher
 	Jobs      int      // parallel compile jobs; 0 leaves it to the build tool
 	Targets   []string // what to compile; empty means the preset's targets, then everything
+	Tell      []string // variables that lead CMake to the preset's tools
 	Exe       string   // the tool itself, for a configure that the build tool starts; may be empty
 }
 
@@ -150,13 +151,13 @@ func InstallArgs(b Build, component, prefix string) []string {
 func ConfigureCmd(b Build) run.Cmd {
 	// CMake applies the preset's environment itself; it only has to see the
 	// variables that the preset refers to.
-	env := slices.Concat(b.Preset.outside(), b.Launcher.configureEnv(), b.Launcher.compileEnv(b), b.exeEnv())
+	env := slices.Concat(b.Preset.outside(), b.Tell, b.Launcher.configureEnv(), b.Launcher.compileEnv(b), b.exeEnv())
 	return run.Cmd{Args: ConfigureArgs(b), Env: env}
 }
 
 // CompileCmd is the compile step as a process.
 func CompileCmd(b Build) run.Cmd {
-	env := slices.Concat(b.Preset.environ(), b.Launcher.compileEnv(b), b.exeEnv(), []string{"NINJA_STATUS=[%f/%t] "})
+	env := slices.Concat(b.Tell, b.Preset.environ(), b.Launcher.compileEnv(b), b.exeEnv(), []string{"NINJA_STATUS=[%f/%t] "})
 	return run.Cmd{Args: CompileArgs(b), Env: env}
 }
 

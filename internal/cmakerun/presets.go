@@ -251,29 +251,15 @@ func (e *UnknownPresetError) Error() string {
 	return fmt.Sprintf("finding preset %q of %s: %s", e.Name, e.Dir, why)
 }
 
-// DisabledPresetError is a preset whose condition is false here.
-type DisabledPresetError struct {
-	Name string
-	Why  string // the part of the condition that is false
-}
-
-func (e *DisabledPresetError) Error() string {
-	return fmt.Sprintf("using preset %q: its condition is false here: %s", e.Name, e.Why)
-}
-
-// Get finds a preset to build. One that is unknown or hidden gives
-// *UnknownPresetError; one whose condition is false gives *DisabledPresetError.
+// Get finds a preset. One that is unknown or hidden gives *UnknownPresetError;
+// one whose condition is false says so in its Disabled.
 func (p *Presets) Get(name string) (Preset, error) {
 	var known []string
 	for _, preset := range p.visible {
 		known = append(known, preset.Name)
-		if preset.Name != name {
-			continue
+		if preset.Name == name {
+			return preset, nil
 		}
-		if preset.Disabled != "" {
-			return Preset{}, &DisabledPresetError{Name: name, Why: preset.Disabled}
-		}
-		return preset, nil
 	}
 	_, hidden := p.byName[name]
 	return Preset{}, &UnknownPresetError{Dir: p.Dir, Name: name, Hidden: hidden, Nearest: nearest(name, known, 3), Known: known}

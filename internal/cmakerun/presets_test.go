@@ -216,9 +216,8 @@ func TestUnusablePresets(t *testing.T) {
 		"no-all":   `"x{2}y.z" matches "^x{2}y\\.[a-z]$"`,
 		"no-notin": `"b" is one of ["a" "b"]`,
 	} {
-		_, err := p.Get(name)
-		if e, ok := errors.AsType[*DisabledPresetError](err); !ok || e.Why != why {
-			t.Errorf("%s: %v; want the reason %s", name, err, why)
+		if preset, err := p.Get(name); err != nil || preset.Disabled != why {
+			t.Errorf("%s: %q, %v; want the reason %s", name, preset.Disabled, err, why)
 		}
 	}
 }

@@ -94,12 +94,12 @@ type stampCompiler struct {
 // compilers and CMake do.
 var steering = []string{
 	"CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "AR", "RANLIB", "LD", "SDKROOT", "DEVELOPER_DIR", "MACOSX_DEPLOYMENT_TARGET",
-	"CUDACXX", "CUDAHOSTCXX", "CUDA_PATH", "CUDA_HOME", "HIP_PATH", "ROCM_PATH", "VULKAN_SDK", "INCLUDE", "LIB", "LIBPATH", "SOURCE_DATE_EPOCH",
+	"CUDACXX", "CUDAHOSTCXX", "CUDA_PATH", "CUDA_HOME", "HIP_PATH", "HIPCXX", "ROCM_PATH", "VULKAN_SDK", "INCLUDE", "LIB", "LIBPATH", "SOURCE_DATE_EPOCH",
 }
 
-func steeringNow() map[string]string {
+func (b Build) steeringNow() map[string]string {
 	set := map[string]string{}
-	for _, kv := range run.Environ() {
+	for _, kv := range append(run.Environ(), b.Tell...) {
 		name, value, _ := strings.Cut(kv, "=")
 		if slices.Contains(steering, name) && value != "" {
 			set[name] = value
@@ -187,7 +187,7 @@ func TreesIn(binDir string) []string {
 // newStamp describes a configure that has just ended well.
 func newStamp(b Build, r *Reply) (*stamp, error) {
 	s := &stamp{
-		Schema: stampSchema, Preset: b.Preset.Name, Settings: settings(b.Preset), Variables: steeringNow(),
+		Schema: stampSchema, Preset: b.Preset.Name, Settings: settings(b.Preset), Variables: b.steeringNow(),
 		Generator: r.Generator, Launcher: b.Launcher.Path, Inputs: map[string]string{},
 	}
 	for _, src := range b.Sources {
@@ -427,8 +427,8 @@ func short(id string) string {
 	return id[:min(12, len(id))]
 }
 
-func variablesDiffer(s *stamp, _ Build) string {
-	return difference("environment changed", s.Variables, steeringNow())
+func variablesDiffer(s *stamp, b Build) string {
+	return difference("environment changed", s.Variables, b.steeringNow())
 }
 
 func cmakeDiffers(s *stamp, _ Build) string {

@@ -12,14 +12,25 @@ type Vendor struct {
 	Components []string // install components that are staged
 	Targets    []string // what is compiled; empty means everything
 	Backends   []string // what a running payload must show
-	Tools      []Tool   // what the preset needs on the machine
+	Tools      []Tool   // what the preset needs on the machine; those of "sdk" come last
 	ReadBy     []string // variables that the project reads only on other machines
+	Machine    Machine
+}
+
+// Machine is what a preset can be built on, beside its condition: presets of
+// CMake can't ask for an architecture.
+type Machine struct {
+	Name string   `json:"name"` // in words: "a Mac with Apple silicon"
+	Arch []string `json:"arch"` // as Go names them; empty for any
 }
 
 // Tool is a program that a preset needs.
 type Tool struct {
-	Name string `json:"name"`
-	Min  string `json:"min"` // lowest version that will do; empty for any
+	Name  string `json:"name"`
+	Min   string `json:"min"`   // lowest version that will do; empty for any
+	Below string `json:"below"` // the first version that is too new; empty for none
+	// Optional is for what building does without.
+	Optional bool `json:"optional"`
 }
 
 // payloadOf gives the keys of one preset's own payload data.
@@ -37,12 +48,15 @@ func payloadOf(raw *rawPreset) (map[string]json.RawMessage, error) {
 
 func decodeVendor(keys map[string]json.RawMessage) (Vendor, error) {
 	var v Vendor
+	var sdk []Tool // a key of its own, so that a preset inherits the compilers and adds what its backend needs
 	known := map[string]any{
 		"components": &v.Components,
 		"targets":    &v.Targets,
 		"backends":   &v.Backends,
 		"tools":      &v.Tools,
+		"sdk":        &sdk,
 		"read":       &v.ReadBy,
+		"machine":    &v.Machine,
 	}
 	for key, text := range keys {
 		into, ok := known[key]
@@ -53,5 +67,6 @@ func decodeVendor(keys map[string]json.RawMessage) (Vendor, error) {
 			return v, fmt.Errorf("vendor payload %s: %w", key, plainTypeError(err))
 		}
 	}
+	v.Tools = append(v.Tools, sdk...)
 	return v, nil
 }

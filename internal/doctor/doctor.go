@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -21,8 +20,13 @@ import (
 type Need struct {
 	Name     string
 	Min      string // raises the table's minimum
+	Below    string // the first version that is too new; empty for none
 	Optional bool   // its absence is told, not an error
 	For      string // what asks: a preset, a mirror
+	// Fails is what the asker found wrong by itself, for a need that is no tool:
+	// another machine. Get is then the way out.
+	Fails string
+	Get   string
 }
 
 // Finding is what a look at one need gave.
@@ -35,6 +39,9 @@ type Finding struct {
 	Found    string   `json:"found,omitempty"` // version, or "yes" where it tells none
 	Path     string   `json:"path,omitempty"`
 	Min      string   `json:"min,omitempty"`
+	Below    string   `json:"below,omitempty"`
+	Tell     []string `json:"tell,omitempty"` // variables that lead CMake to it
+	Kit      string   `json:"kit,omitempty"`  // what --fix can unpack
 	Problem  string   `json:"problem,omitempty"`
 	Packages []string `json:"packages,omitempty"` // what the system's package manager would install
 	Get      string   `json:"get,omitempty"`
@@ -52,24 +59,6 @@ func (e *MissingError) Error() string {
 		parts = append(parts, fmt.Sprintf("%s (%s, for %s): %s", f.Name, f.Why, f.For, f.Problem))
 	}
 	return "prerequisites are missing: " + strings.Join(parts, "; ")
-}
-
-// Look checks every need once; needs of one name are merged, the highest
-// minimum wins.
-func Look(ctx context.Context, needs []Need) ([]Finding, error) {
-	var findings []Finding
-	for _, n := range merge(needs) {
-		tool, known := tools[n.Name]
-		if !known {
-			return nil, fmt.Errorf("looking for %s, which %s asks for: no such tool is known; known are %s", n.Name, n.For, strings.Join(Known(), ", "))
-		}
-		f, err := look(ctx, tool, n)
-		if err != nil {
-			return nil, err
-		}
-		findings = append(findings, f)
-	}
-	return findings, nil
 }
 
 // Known lists the names that needs may use.
@@ -93,80 +82,6 @@ func Missing(findings []Finding) []Finding {
 	return missing
 }
 
-func merge(needs []Need) []Need {
-	var out []Need
-	for _, n := range needs {
-		i := slices.IndexFunc(out, func(o Need) bool { return o.Name == n.Name })
-		if i < 0 {
-			out = append(out, n)
-			continue
-		}
-		o := &out[i]
-		o.Optional = o.Optional && n.Optional
-		if older(o.Min, n.Min) {
-			o.Min, o.For = n.Min, n.For
-		}
-	}
-	return out
-}
-
-func look(ctx context.Context, tool Tool, n Need) (Finding, error) {
-	minimum := tool.Min
-	if older(minimum, n.Min) {
-		minimum = n.Min
-	}
-	f := Finding{Name: n.Name, Why: tool.Why, For: n.For, Optional: n.Optional, Min: minimum, Packages: packages(tool), Get: tool.Get}
-	var problems []string
-	for _, command := range tool.Commands {
-		problem, err := f.try(ctx, command, tool.Version)
-		if err != nil || problem == "" {
-			f.OK = err == nil
-			return f, err
-		}
-		if problem != notOnPath {
-			problems = append(problems, problem)
-		}
-	}
-	if len(problems) == 0 {
-		problems = []string{notOnPath}
-	}
-	f.Problem = strings.Join(problems, ", ")
-	return f, nil
-}
-
-const notOnPath = "not on PATH"
-
-// try looks at one of the commands by which a tool can be had, and says what
-// is wrong with it; empty when it will do.
-func (f *Finding) try(ctx context.Context, command, version []string) (problem string, err error) {
-	path, err := run.LookPath(command[0])
-	if err != nil {
-		return notOnPath, nil
-	}
-	found := "yes"
-	if len(version) > 0 {
-		res, err := run.Do(ctx, run.Cmd{Args: slices.Concat(command, version)})
-		if err != nil && ctx.Err() != nil {
-			return "", err
-		}
-		if err != nil {
-			return strings.Join(command, " ") + " does not run: " + err.Error(), nil
-		}
-		if v := versionText.FindString(string(res.Stdout)); v != "" {
-			found = v
-		}
-	}
-	if f.Path == "" || !older(found, f.Min) {
-		f.Path, f.Found = path, found
-	}
-	if older(found, f.Min) {
-		return fmt.Sprintf("version %s is too old, %s is needed", found, f.Min), nil
-	}
-	return "", nil
-}
-
-var versionText = regexp.MustCompile(`\d+(\.\d+)*`)
-
 // older says whether version a is below b; what isn't a version is never so.
 func older(a, b string) bool {
 	if b == "" {
@@ -178,6 +93,13 @@ func older(a, b string) bool {
 	va, errA := version.NewVersion(a)
 	vb, errB := version.NewVersion(b)
 	return errA == nil && errB == nil && va.LessThan(vb)
+}
+
+// newer says whether version a is b or above; what isn't a version is never so.
+func newer(a, b string) bool {
+	va, errA := version.NewVersion(a)
+	vb, errB := version.NewVersion(b)
+	return b != "" && errA == nil && errB == nil && va.GreaterThanOrEqual(vb)
 }
 
 // manager is the system's package manager.
@@ -222,10 +144,10 @@ type Command struct {
 	Optional bool // it brings nothing that work needs, so it may fail
 }
 
-// FixCommands are the commands that install what findings lack, and the
-// findings that no package brings. What is optional has a command of its own:
+// FixCommands are the commands that install what findings lack, the kits to make
+// where that is not enough, and the findings that neither brings. What is optional has a command of its own:
 // a package that a system lacks must not keep the others out.
-func FixCommands(findings []Finding) (commands []Command, left []Finding) {
+func FixCommands(findings []Finding) (commands []Command, kits []string, left []Finding) {
 	needed, optional := []string{}, []string{}
 	for _, f := range findings {
 		into := &needed
@@ -234,7 +156,7 @@ func FixCommands(findings []Finding) (commands []Command, left []Finding) {
 		}
 		switch {
 		case f.OK:
-		case len(f.Packages) == 0:
+		case len(f.Packages) == 0 && f.Kit == "":
 			left = append(left, f)
 		default:
 			for _, p := range f.Packages {
@@ -244,9 +166,14 @@ func FixCommands(findings []Finding) (commands []Command, left []Finding) {
 			}
 		}
 	}
+	for _, f := range findings {
+		if !f.OK && f.Kit != "" && !slices.Contains(kits, f.Kit) {
+			kits = append(kits, f.Kit)
+		}
+	}
 	m, ok := found()
 	if !ok || len(needed)+len(optional) == 0 {
-		return nil, left
+		return nil, kits, left
 	}
 	if len(m.refresh) > 0 {
 		commands = append(commands, Command{Args: asRoot(m, m.refresh)})
@@ -257,7 +184,7 @@ func FixCommands(findings []Finding) (commands []Command, left []Finding) {
 	if len(optional) > 0 {
 		commands = append(commands, Command{Args: asRoot(m, append(slices.Clone(m.install), optional...)), Optional: true})
 	}
-	return commands, left
+	return commands, kits, left
 }
 
 func asRoot(m manager, args []string) []string {

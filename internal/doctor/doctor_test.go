@@ -97,7 +97,7 @@ func TestMissing(t *testing.T) {
 		t.Error(text)
 	}
 	// Without a package manager the commands can't be told, but the way is.
-	commands, left := FixCommands(found)
+	commands, _, left := FixCommands(found)
 	if len(commands) != 0 || len(left) != 2 || left[0].Get == "" {
 		t.Errorf("%v, %+v", commands, left)
 	}
@@ -148,7 +148,7 @@ func TestOptionalPackagesAreApart(t *testing.T) {
 	if _, ok := found(); !ok {
 		t.Skip("no package manager here")
 	}
-	commands, left := FixCommands([]Finding{
+	commands, _, left := FixCommands([]Finding{
 		{Name: "a", Packages: []string{"pa", "shared"}}, {Name: "b", Optional: true, Packages: []string{"pb", "shared"}}, {Name: "c", Get: "get c"}, {Name: "d", OK: true, Packages: []string{"pd"}},
 	})
 	last := commands[len(commands)-2:]

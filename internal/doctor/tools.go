@@ -1,20 +1,49 @@
-// Package doctor knows the tools that building needs: how to ask for their
-// version, what is too old, and which package of which system brings them. It
-// installs only when asked to.
+// Package doctor knows the tools that building needs: where they may be, how to
+// ask for their version, what is too old, and which package of which system
+// brings them. It installs only when asked to.
 package doctor
 
-import "payload/internal/source"
+import (
+	"regexp"
+	"slices"
+
+	"payload/internal/source"
+)
 
 // Tool is one program or library that something needs.
 type Tool struct {
 	Why      string
 	Commands [][]string // any of which will do, in the order in which they're used
+	Files    []string   // in place of commands: any of these below a root; * and ? as in a shell
 	Version  []string   // arguments that print the version; empty: being there is enough
-	Min      string
-	Apt      []string
-	Brew     []string
-	Get      string // how to get it elsewhere
+	// Says finds the version in what is printed, or in the file: the groups of
+	// all of them, with dots between. Without it, it's the first number.
+	Says []*regexp.Regexp
+	// Own are variables by which people name a root, or a program. Where one is
+	// set nothing else is looked at, as CMake does.
+	Own []string
+	// Roots are folders to look in after PATH; * and ? as in a shell, the last
+	// first; {tools} is where --fix unpacks.
+	Roots []string
+	// Tell are the variables that lead CMake to what was found: {root} and {path}
+	// are filled in.
+	Tell []string
+	Min  string
+	Apt  []string
+	Brew []string
+	Kit  string // what --fix can unpack where the packages are too old
+	Get  string // how to get it elsewhere
 }
+
+func says(patterns ...string) (list []*regexp.Regexp) {
+	for _, p := range patterns {
+		list = append(list, regexp.MustCompile(p))
+	}
+	return list
+}
+
+// system are the roots that CMake looks in without being told.
+var system = []string{"/usr", "/usr/local", "/opt/homebrew"}
 
 // tools is all that presets and sources can ask for, by the name they use.
 var tools = map[string]Tool{
@@ -37,6 +66,70 @@ var tools = map[string]Tool{
 	"c++": {
 		Why: "compiling C++", Commands: [][]string{{"c++"}, {"g++"}, {"clang++"}}, Version: []string{"-dumpversion"},
 		Apt: []string{"g++"}, Get: "install a C++17 compiler (on macOS: xcode-select --install)",
+	},
+	"arm64-cc": {
+		Why: "compiling C for ARM", Commands: [][]string{{"aarch64-linux-gnu-gcc"}}, Version: []string{"-dumpfullversion"},
+		Apt: []string{"gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"}, Get: "install a GCC named aarch64-linux-gnu-gcc, or build on an ARM machine of Debian's family",
+	},
+	"arm64-c++": {
+		Why: "compiling C++ for ARM", Commands: [][]string{{"aarch64-linux-gnu-g++"}}, Version: []string{"-dumpfullversion"},
+		Apt: []string{"g++-aarch64-linux-gnu"}, Get: "install a GCC named aarch64-linux-gnu-g++, or build on an ARM machine of Debian's family",
+	},
+	"clang": {
+		Why: "compiling C", Commands: [][]string{{"clang"}}, Version: []string{"--version"}, Says: says(`clang version (\d+(?:\.\d+)*)`),
+		Apt: []string{"clang"}, Brew: []string{"llvm"}, Get: "install LLVM's clang",
+	},
+	"clang++": {
+		Why: "compiling C++", Commands: [][]string{{"clang++"}}, Version: []string{"--version"}, Says: says(`clang version (\d+(?:\.\d+)*)`),
+		Apt: []string{"clang"}, Brew: []string{"llvm"}, Get: "install LLVM's clang",
+	},
+	"msvc": {
+		Why: "libraries of Windows, and nvcc's host compiler", Commands: [][]string{{"cl"}},
+		Get: "install Visual Studio's C++ tools, and work in its developer command prompt",
+	},
+	"xcode": {
+		Why: "the SDK of macOS", Commands: [][]string{{"xcrun"}}, Version: []string{"--sdk", "macosx", "--show-sdk-version"},
+		Get: "on a Mac: xcode-select --install",
+	},
+	"nvcc": {
+		Why: "compiling CUDA", Commands: [][]string{{"nvcc"}}, Version: []string{"--version"}, Says: says(`release (\d+\.\d+)`),
+		Own: []string{"CUDACXX"}, Roots: []string{"$CUDA_PATH", "$CUDA_HOME", "/usr/local/cuda-*", "/usr/local/cuda", "{tools}/cuda_v*"},
+		Tell: []string{"CUDACXX={path}", "CUDA_PATH={root}"}, Get: "install NVIDIA's CUDA toolkit of that version; several may lie side by side",
+	},
+	"nvidia-driver": {
+		Why: "asking the GPU for its architecture", Commands: [][]string{{"nvidia-smi"}}, Version: []string{"--query-gpu=driver_version", "--format=csv,noheader"},
+		Get: "build on a machine with an NVIDIA GPU and its driver",
+	},
+	"hipcc": {
+		Why: "compiling HIP", Commands: [][]string{{"hipcc"}}, Version: []string{"--version"}, Says: says(`HIP version: (\d+\.\d+(?:\.\d+)?)`),
+		Roots: []string{"$ROCM_PATH", "$HIP_PATH", "/opt/rocm-*", "/opt/rocm"},
+		Tell:  []string{"ROCM_PATH={root}", "HIP_PATH={root}", "HIPCXX={root}/lib/llvm/bin/clang++"},
+		Get:   "install AMD's ROCm of that version (on Windows its HIP SDK)",
+	},
+	"glslc": {
+		Why: "compiling shaders", Commands: [][]string{{"glslc"}}, Version: []string{"--version"}, Says: says(`shaderc v?(\d+\.\d+)`),
+		Roots: []string{"$VULKAN_SDK"}, Apt: []string{"glslc"}, Brew: []string{"shaderc"}, Get: "install shaderc's glslc, or the Vulkan SDK",
+	},
+	"vulkan-headers": {
+		Why: "compiling against Vulkan", Files: []string{"include/vulkan/vulkan_core.h"},
+		Says: says(`VK_HEADER_VERSION_COMPLETE VK_MAKE_(?:API_)?VERSION\((?:0, )?(\d+), (\d+),`, `#define VK_HEADER_VERSION (\d+)`),
+		Own:  []string{"VULKAN_SDK"}, Roots: append(slices.Clone(system), "{tools}/vulkan"), Tell: []string{"VULKAN_SDK={root}"},
+		Apt: []string{"libvulkan-dev"}, Brew: []string{"vulkan-headers"}, Kit: "vulkan",
+		Get: "install the Vulkan SDK and set VULKAN_SDK to its folder with include/",
+	},
+	"spirv-headers": {
+		Why: "reading compiled shaders", Files: []string{"share/cmake/SPIRV-Headers/SPIRV-HeadersConfig.cmake", "lib/*/cmake/SPIRV-Headers/SPIRV-HeadersConfig.cmake"},
+		Roots: append([]string{"$VULKAN_SDK"}, append(slices.Clone(system), "{tools}/vulkan")...), Tell: []string{"VULKAN_SDK={root}"},
+		Apt: []string{"spirv-headers"}, Brew: []string{"spirv-headers"}, Kit: "vulkan",
+		Get: "install SPIRV-Headers, or the Vulkan SDK and set VULKAN_SDK",
+	},
+	"vulkan-loader": {
+		Why: "linking with Vulkan", Files: []string{"lib/libvulkan.so", "lib64/libvulkan.so", "lib/*/libvulkan.so", "lib/libvulkan.dylib", "Lib/vulkan-1.lib"},
+		Roots: append([]string{"$VULKAN_SDK"}, system...), Apt: []string{"libvulkan-dev"}, Brew: []string{"vulkan-loader"}, Get: "install the Vulkan loader with its development files",
+	},
+	"vulkan-driver": {
+		Why: "running what was built", Files: []string{"share/vulkan/icd.d/*.json", "vulkan/icd.d/*.json"},
+		Roots: append([]string{"/etc"}, system...), Apt: []string{"mesa-vulkan-drivers"}, Get: "install the GPU's Vulkan driver; Mesa's llvmpipe needs no GPU",
 	},
 	"ccache": {
 		Why: "compiling the same file once", Commands: [][]string{{"ccache"}}, Version: []string{"--version"},
