@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,8 +20,9 @@ import (
 )
 
 type doctorOptions struct {
-	preset string
-	fix    bool
+	preset   string
+	fix      bool
+	markdown bool
 }
 
 func newDoctorCmd(a *app, do func(context.Context, *app, doctorOptions) error) *cobra.Command {
@@ -27,6 +31,7 @@ func newDoctorCmd(a *app, do func(context.Context, *app, doctorOptions) error) *
 		Use:   "doctor",
 		Short: "Check that this machine has what the presets need",
 		Long: `Check which tools the presets and the sources need, and which are there.
+Without --preset, say of every preset whether it can be built here.
 With --fix, what is missing is installed: by apt on Debian and Ubuntu, by brew on
 macOS; elsewhere the commands are printed.`,
 		Args: args(cobra.NoArgs),
@@ -34,7 +39,9 @@ macOS; elsewhere the commands are printed.`,
 	}
 	cmd.Flags().StringVar(&opts.preset, "preset", "", "look at what the `PRESET` needs alone")
 	cmd.Flags().BoolVar(&opts.fix, "fix", false, "install what is missing")
+	cmd.Flags().BoolVar(&opts.markdown, "markdown", false, "print the table of presets for a document")
 	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON")
+	cmd.MarkFlagsMutuallyExclusive("preset", "markdown")
 	return cmd
 }
 
@@ -42,7 +49,28 @@ type doctorReport struct {
 	Schema  string           `json:"schema"`
 	OK      bool             `json:"ok"`
 	Presets []string         `json:"presets"`
+	States  []presetState    `json:"states,omitempty"` // of every preset, when no single one was asked for
 	Tools   []doctor.Finding `json:"tools"`
+}
+
+// presetState is whether a preset can be built here.
+type presetState struct {
+	Preset      string           `json:"preset"`
+	Description string           `json:"description"`
+	OK          bool             `json:"ok"`
+	Missing     []doctor.Finding `json:"missing,omitempty"`
+}
+
+// words are what the preset lacks.
+func (p presetState) words() string {
+	if p.OK {
+		return "builds"
+	}
+	var parts []string
+	for _, f := range p.Missing {
+		parts = append(parts, f.Name+": "+f.Problem)
+	}
+	return "exit 6: " + strings.Join(parts, "; ")
 }
 
 func runDoctor(ctx context.Context, a *app, opts doctorOptions) error {
@@ -65,15 +93,14 @@ func runDoctor(ctx context.Context, a *app, opts doctorOptions) error {
 	}
 	missing := doctor.Missing(findings)
 	report := doctorReport{Schema: "payload.doctor/v1", OK: len(missing) == 0, Presets: presets, Tools: findings}
-	if a.json {
-		if err := a.printJSON(report); err != nil {
+	if opts.preset == "" {
+		if report.States, err = statesOf(ctx, file); err != nil {
 			return err
 		}
-	} else {
-		fmt.Fprintf(a.stdout, "presets: %s\n", strings.Join(presets, ", "))
-		for _, f := range findings {
-			fmt.Fprintln(a.stdout, doctorLine(f))
-		}
+		report.OK = slices.ContainsFunc(report.States, func(p presetState) bool { return p.OK })
+	}
+	if err := a.printDoctor(report, opts.markdown); err != nil {
+		return err
 	}
 	if report.OK {
 		return nil
@@ -84,8 +111,69 @@ func runDoctor(ctx context.Context, a *app, opts doctorOptions) error {
 	return &reported{code: exitPrerequisite}
 }
 
-// needsOf gathers the needs of one preset, or of all, and of the mirrors that
-// hold the pinned refs.
+func (a *app) printDoctor(report doctorReport, markdown bool) error {
+	switch {
+	case a.json:
+		return a.printJSON(report)
+	case markdown:
+		fmt.Fprintf(a.stdout, "| preset | is | on %s/%s |\n|---|---|---|\n", runtime.GOOS, runtime.GOARCH)
+		for _, p := range report.States {
+			fmt.Fprintf(a.stdout, "| `%s` | %s | %s |\n", p.Preset, p.Description, strings.ReplaceAll(p.words(), "|", "\\|"))
+		}
+		return nil
+	}
+	fmt.Fprintf(a.stdout, "presets: %s\n", strings.Join(report.Presets, ", "))
+	width := 0
+	for _, p := range report.States {
+		width = max(width, len(p.Preset))
+	}
+	for _, p := range report.States {
+		fmt.Fprintf(a.stdout, "%-*s  %s\n", width, p.Preset, p.words())
+	}
+	name, state := 0, 0
+	for _, f := range report.Tools {
+		name, state = max(name, len(f.Name)), max(state, len(stateOf(f)))
+	}
+	for _, f := range report.Tools {
+		fmt.Fprintf(a.stdout, "%s  %-*s  %-*s  %s, for %s\n", markOf(f), name, f.Name, state, stateOf(f), f.Why, f.For)
+	}
+	return nil
+}
+
+// statesOf looks at what each preset of the repository needs.
+func statesOf(ctx context.Context, file *config.File) ([]presetState, error) {
+	presets, err := presetsOf(file)
+	if err != nil {
+		return nil, err
+	}
+	var states []presetState
+	for _, p := range presets {
+		findings, err := doctor.Look(ctx, build.Needs(p))
+		if err != nil {
+			return nil, err
+		}
+		missing := doctor.Missing(findings)
+		states = append(states, presetState{
+			Preset: p.Name, Description: cmp.Or(p.DisplayName, p.Name), OK: len(missing) == 0, Missing: missing,
+		})
+	}
+	return states, nil
+}
+
+// presetsOf lists the presets of all projects.
+func presetsOf(file *config.File) (presets []cmakerun.Preset, err error) {
+	for _, project := range workspace.Projects(file) {
+		all, err := cmakerun.ReadPresets(file.Abs(project))
+		if err != nil {
+			return nil, err
+		}
+		presets = append(presets, all.Visible()...)
+	}
+	return presets, nil
+}
+
+// needsOf gathers the needs of one preset, or of all that this machine could
+// build, and of the mirrors that hold the pinned refs.
 func needsOf(file *config.File, only string) (names []string, needs []doctor.Need, err error) {
 	projects := map[string]bool{}
 	if only != "" {
@@ -96,13 +184,14 @@ func needsOf(file *config.File, only string) (names []string, needs []doctor.Nee
 		projects[project] = true
 		names, needs = []string{only}, build.Needs(preset)
 	} else {
-		for _, project := range workspace.Projects(file) {
-			all, err := cmakerun.ReadPresets(file.Abs(project))
-			if err != nil {
-				return nil, nil, err
-			}
-			for _, p := range all.Visible() {
-				names, needs = append(names, p.Name), append(needs, build.Needs(p)...)
+		presets, err := presetsOf(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, p := range presets {
+			names = append(names, p.Name)
+			if of := build.Needs(p); !slices.ContainsFunc(of, func(n doctor.Need) bool { return n.Fails != "" }) {
+				needs = append(needs, of...)
 			}
 		}
 	}
@@ -157,21 +246,30 @@ func fix(ctx context.Context, a *app, needs []doctor.Need, findings []doctor.Fin
 	return doctor.Look(ctx, needs)
 }
 
-func doctorLine(f doctor.Finding) string {
-	mark, state := "ok  ", f.Found
+func markOf(f doctor.Finding) string {
+	switch {
+	case f.OK:
+		return "ok  "
+	case f.Optional:
+		return "-   "
+	}
+	return "MISS"
+}
+
+func stateOf(f doctor.Finding) string {
+	state := f.Found
 	switch {
 	case !f.OK && f.Optional:
-		mark, state = "-   ", f.Problem+" (optional)"
+		return f.Problem + " (optional)"
 	case !f.OK:
-		mark, state = "MISS", f.Problem
-	case f.Found == "yes":
+		return f.Problem
+	case state == "yes":
 		state = "found"
 	}
-	if f.Min != "" && f.OK {
+	if f.Min != "" {
 		state += ", needs " + f.Min
 	}
-	line := fmt.Sprintf("%s  %-8s %-34s %s, for %s", mark, f.Name, state, f.Why, f.For)
-	return line
+	return state
 }
 
 // fixCommand is doctor's own, for one preset or for all.

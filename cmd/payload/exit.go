@@ -159,6 +159,9 @@ func failureOf(ctx context.Context, err error) failure {
 	if e, ok := as[*cmakerun.UnknownTargetError](err); ok && len(e.Nearest) > 0 {
 		return failure{code: exitFailed, hint: "payload build --preset " + e.Preset + " --target " + e.Nearest[0]}
 	}
+	if e, ok := as[*cmakerun.NoTargetError](err); ok {
+		return failure{code: exitFailed, hint: "the whole output: less " + e.Log}
+	}
 	if e, ok := as[*cmakerun.FolderError](err); ok {
 		return failure{code: exitFailed, hint: "move " + e.Dir + " away, or give the preset another binaryDir"}
 	}

@@ -65,6 +65,7 @@ func TestFailures(t *testing.T) {
 		{&cmakerun.ConfigureError{Preset: "p", Log: "build/c.log"}, exitFailed, "build/c.log"},
 		{&cmakerun.UndeclaredOptionError{Option: "A", Nearest: "B"}, exitFailed, "set B"},
 		{&cmakerun.UnknownTargetError{Preset: "p", Nearest: []string{"t"}}, exitFailed, "--target t"},
+		{&cmakerun.NoTargetError{Log: "build/c.log"}, exitFailed, "build/c.log"},
 		{&cmakerun.FolderError{Dir: "d"}, exitFailed, "move d away"},
 		{compile, exitFailed, "build/x.log"},
 		{fmt.Errorf("x: %w", run.ErrNoMemory), exitFailed, "--jobs 1"},

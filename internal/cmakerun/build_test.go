@@ -578,8 +578,12 @@ func TestWrongPresetsFailBeforeCompiling(t *testing.T) {
 	if e, ok := errors.AsType[*OverruledOptionError](fails("overruled")); !ok || e.Option != "APP_FORCED" || e.Got != "OFF" {
 		t.Errorf("an option that the project turns off: %+v", e)
 	}
-	if e, ok := errors.AsType[*UnknownTargetError](fails("no-target")); !ok || e.Target != "bap" || e.Preset != "no-target" || len(e.Nearest) == 0 || e.Nearest[0] != "app" {
+	if e, ok := errors.AsType[*NoTargetError](fails("no-target")); !ok || e.Target != "bap" || e.Preset != "no-target" {
 		t.Errorf("a target that does not exist: %+v", e)
+	}
+	out := "CMake Warning at a/CMakeLists.txt:3 (message):\n  No SDK\n  here.\n\n-- Done\nCMake Warning (dev) at b.cmake:2 (x):\n  not this\n"
+	if got := warningsIn(out); !slices.Equal(got, []string{"No SDK here."}) {
+		t.Errorf("warnings %q", got)
 	}
 	err := fails("fatal")
 	e, ok := errors.AsType[*ConfigureError](err)

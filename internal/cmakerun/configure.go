@@ -59,7 +59,7 @@ func (e *FolderError) Error() string {
 // Configure makes the build folder fit b: kept where its stamp matches, else
 // configured, with everything of the old folder deleted where that is needed.
 // line, where not nil, gets CMake's output as it comes. A wrong preset gives
-// *UndeclaredOptionError, *OverruledOptionError or *UnknownTargetError, CMake's
+// *UndeclaredOptionError, *OverruledOptionError or *NoTargetError, CMake's
 // own failure *ConfigureError.
 func Configure(ctx context.Context, b Build, line func(string)) (*Configured, error) {
 	started := time.Now()
@@ -89,10 +89,8 @@ func Configure(ctx context.Context, b Build, line func(string)) (*Configured, er
 	if err := checkOptions(b, c.Reply, unusedIn(out), c.Verdict.Action == Refresh); err != nil {
 		return nil, err
 	}
-	for _, target := range b.Preset.Vendor.Targets {
-		if err := c.checkTarget(b, target); err != nil {
-			return nil, err
-		}
+	if err := c.checkPreset(b); err != nil {
+		return nil, err
 	}
 	s, err := newStamp(b, c.Reply)
 	if err != nil {
@@ -109,8 +107,47 @@ func (c *Configured) keep(b Build, started time.Time) error {
 	if err := relink(b); err != nil {
 		return err
 	}
+	var err error
+	if c.Reply, err = ReadReply(b.BinaryDir); err != nil {
+		return err
+	}
+	if err := c.checkPreset(b); err != nil {
+		return err
+	}
 	c.Took = time.Since(started)
 	return c.checkAsked(b)
+}
+
+// NoTargetError is a preset that builds a target which its configure did not
+// make: a backend whose SDK was not found, say.
+type NoTargetError struct {
+	Preset   string
+	Target   string
+	Warnings []string // of the configure; they tell why, where a project only warns
+	Log      string
+}
+
+func (e *NoTargetError) Error() string {
+	text := fmt.Sprintf("configuring preset %q: the project has no target %q, which the preset builds", e.Preset, e.Target)
+	if len(e.Warnings) > 0 {
+		text += "; it warned: " + strings.Join(e.Warnings, "; ")
+	}
+	return text
+}
+
+// checkPreset looks at the targets that the preset builds.
+func (c *Configured) checkPreset(b Build) error {
+	for _, target := range b.Preset.Vendor.Targets {
+		err := c.checkTarget(b, target)
+		if _, unknown := errors.AsType[*UnknownTargetError](err); unknown {
+			log, _ := os.ReadFile(b.ConfigureLog()) // without it the error only says less
+			return &NoTargetError{Preset: b.Preset.Name, Target: target, Warnings: warningsIn(string(log)), Log: b.ConfigureLog()}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkAsked looks at the targets of the command line, which are no part of
@@ -330,14 +367,7 @@ func parseConfigure(out string) *ConfigureError {
 		}
 		e.File = m[1]
 		e.Line, _ = strconv.Atoi(m[2]) // no line is 0
-		text := []string{strings.TrimSpace(m[3])}
-		for _, line := range lines[i+1:] {
-			if slices.ContainsFunc(afterError, func(p string) bool { return strings.HasPrefix(line, p) }) {
-				break
-			}
-			text = append(text, strings.TrimSpace(line))
-		}
-		e.Message = strings.Join(strings.Fields(strings.Join(text, " ")), " ")
+		e.Message = messageAt(m[3], lines[i+1:])
 		break
 	}
 	if m := noTool.FindStringSubmatch(out); m != nil {
@@ -347,6 +377,32 @@ func parseConfigure(out string) *ConfigureError {
 		e.Missing = strings.Replace(m[1]+m[2], "CXX", "C++", 1) + " compiler"
 	}
 	return e
+}
+
+// messageAt is the text of an error or a warning in one line: what stands behind
+// its heading, and the lines that follow.
+func messageAt(behind string, lines []string) string {
+	text := []string{behind}
+	for _, line := range lines {
+		if slices.ContainsFunc(afterError, func(p string) bool { return strings.HasPrefix(line, p) }) {
+			break
+		}
+		text = append(text, line)
+	}
+	return strings.Join(strings.Fields(strings.Join(text, " ")), " ")
+}
+
+var projectWarning = regexp.MustCompile(`^CMake Warning at .+?:\d+ \(message\):(.*)$`)
+
+// warningsIn reads what the project itself warned of.
+func warningsIn(out string) (list []string) {
+	lines := strings.Split(out, "\n")
+	for i, line := range lines {
+		if m := projectWarning.FindStringSubmatch(strings.TrimRight(line, "\r")); m != nil {
+			list = append(list, messageAt(m[1], lines[i+1:]))
+		}
+	}
+	return list
 }
 
 var (
