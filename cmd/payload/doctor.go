@@ -87,7 +87,7 @@ func runDoctor(ctx context.Context, a *app, opts doctorOptions) error {
 		return err
 	}
 	if opts.fix {
-		if findings, err = fix(ctx, a, needs, findings); err != nil {
+		if findings, err = fix(ctx, a, needs, findings, opts.preset != ""); err != nil {
 			return err
 		}
 	}
@@ -215,7 +215,9 @@ func needsOf(file *config.File, only string) (names []string, needs []doctor.Nee
 // mirrorTools is the tool that fetches a kind of mirror.
 var mirrorTools = map[string]string{"pypi": "pip", "crate": "cargo"}
 
-func fix(ctx context.Context, a *app, needs []doctor.Need, findings []doctor.Finding) ([]doctor.Finding, error) {
+// fix installs what findings lack. Kits are large: they are made for a preset
+// that was named, and only where nothing else keeps it from being built.
+func fix(ctx context.Context, a *app, needs []doctor.Need, findings []doctor.Finding, named bool) ([]doctor.Finding, error) {
 	commands, _, left := doctor.FixCommands(findings)
 	for _, f := range left {
 		if !f.Optional {
@@ -233,8 +235,8 @@ func fix(ctx context.Context, a *app, needs []doctor.Need, findings []doctor.Fin
 		return nil, err
 	}
 	// What the packages brought may be too old.
-	_, kits, _ := doctor.FixCommands(findings)
-	if len(kits) == 0 {
+	_, kits, left := doctor.FixCommands(findings)
+	if len(kits) == 0 || !named || len(doctor.Missing(left)) > 0 {
 		return findings, nil
 	}
 	for _, kit := range kits {

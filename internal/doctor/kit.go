@@ -10,31 +10,44 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-
-	"payload/internal/run"
 )
 
-// kit is a folder that --fix fills with files of packages which can't be
-// installed here: those of a newer release of the system. Its packages are
-// unpacked, not installed; nothing of the system changes.
-type kit struct {
-	packages []string
-	releases map[string]string // the system's id to the codename of the release
-	keep     map[string]string // folder in the packages to folder in the kit
+// kit is a folder that --fix fills for tools which the system's packages do not
+// have, or not new enough. Nothing of the system changes: files of packages are
+// unpacked below KitsDir.
+type kit interface {
+	usable() bool    // on this system
+	version() string // of what it holds; empty when that is known only afterwards
+	words() string
+	// fill makes the kit's files in dir; temp is for anything else.
+	fill(ctx context.Context, dir, temp string, w io.Writer) error
 }
 
 var kits = map[string]kit{
 	// Headers alone: an SDK as far as CMake and ggml look into one.
-	"vulkan": {
+	"vulkan": debs{
 		packages: []string{"libvulkan-dev", "spirv-headers"},
 		releases: map[string]string{"debian": "trixie", "ubuntu": "noble"},
 		keep:     map[string]string{"usr/include": "include", "usr/share/cmake": "share/cmake"},
 	},
+	// 13.0, so that the drivers of the first day will do.
+	"cuda_v13": wheels{
+		requirements: []string{
+			"nvidia-cuda-nvcc==13.0.88 --hash=sha256:56fe502eb77625a12f25172caa3cdddb4e4c8ba2c8c17dba44b164761b380f03",
+			"nvidia-nvvm==13.0.88 --hash=sha256:c5f41ffeb6466944a026dfa5317d7d85355c119bbec279205d22f1869d1054e0",
+			"nvidia-cuda-crt==13.0.88 --hash=sha256:2c8043c7c9e02492716426e9919fc78d2c5b3b2a7a768a88e952676b08aa55a4",
+			"nvidia-cuda-runtime==13.0.96 --hash=sha256:7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548",
+			"nvidia-cuda-cccl==13.0.85 --hash=sha256:e0da7ad981f3a8aff08241b5bfc1af868742a63e2762f53a5171c492ef242649",
+			"nvidia-cublas==13.1.1.3 --hash=sha256:37936a16db8fe4ac1f065c2139360608a543a09275cb1a1af612e08cfa065436",
+		},
+		holds: "13.0", system: "linux/amd64", folder: "nvidia/cu13", driver: "libcuda.so.1", driverHeader: "include/cuda.h",
+	},
 }
 
-// usableKit is name where a kit can be made here, else empty.
-func usableKit(name string) string {
-	if _, ok := kits[name].releases[systemID()]; !ok {
+// usableKit is name where a kit can be made here and would do for f, else empty.
+func usableKit(name string, f Finding) string {
+	k, ok := kits[name]
+	if !ok || !k.usable() || k.version() != "" && (older(k.version(), f.Min) || newer(k.version(), f.Below)) {
 		return ""
 	}
 	return name
@@ -63,20 +76,17 @@ func KitInWords(name string) string {
 	if err != nil {
 		dir = "the cache folder"
 	}
-	k := kits[name]
-	return fmt.Sprintf("unpacks %s of %s %s to %s", strings.Join(k.packages, " and "), systemID(), k.releases[systemID()], filepath.Join(dir, name))
+	return fmt.Sprintf("unpacks %s to %s", kits[name].words(), filepath.Join(dir, name))
 }
 
-// MakeKit makes the folder of a kit anew. apt fetches the packages with a
-// configuration of its own, and checks their signatures and digests; its output
-// goes to w.
+// MakeKit makes the folder of a kit anew, whole or not at all. What the clients
+// that fetch it print goes to w.
 func MakeKit(ctx context.Context, name string, w io.Writer) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("unpacking %s: %w", name, err)
 		}
 	}()
-	k := kits[name]
 	dir, err := KitsDir()
 	if err != nil {
 		return err
@@ -89,98 +99,13 @@ func MakeKit(ctx context.Context, name string, w io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
-	debs, err := download(ctx, k, temp, w)
-	if err != nil {
-		return err
-	}
-	files := filepath.Join(temp, "files")
-	for _, deb := range debs {
-		if err := aptRun(ctx, temp, w, "dpkg-deb", "-x", deb, files); err != nil {
-			return err
-		}
-	}
 	fresh := filepath.Join(temp, "kit")
-	for from, to := range k.keep {
-		if err := os.MkdirAll(filepath.Join(fresh, filepath.Dir(to)), 0o755); err != nil {
-			return err
-		}
-		if err := os.Rename(filepath.Join(files, from), filepath.Join(fresh, to)); err != nil {
-			return err
-		}
+	if err := kits[name].fill(ctx, fresh, temp, w); err != nil {
+		return err
 	}
 	place := filepath.Join(dir, name)
 	if err := os.Rename(place, filepath.Join(temp, "old")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return os.Rename(fresh, place)
-}
-
-// download fetches the packages of the other release from where the system has
-// its own from.
-func download(ctx context.Context, k kit, temp string, w io.Writer) (debs []string, err error) {
-	archive, err := systemArchive(ctx)
-	if err != nil {
-		return nil, err
-	}
-	sources := filepath.Join(temp, "sources.list")
-	line := fmt.Sprintf("deb%s %s %s main\n", archive.options, archive.uri, k.releases[systemID()])
-	if systemID() == "ubuntu" {
-		line = strings.Replace(line, " main\n", " main universe\n", 1)
-	}
-	if err := os.WriteFile(sources, []byte(line), 0o644); err != nil {
-		return nil, err
-	}
-	options := []string{
-		"-q", "-o", "Dir::Etc::sourcelist=" + sources, "-o", "Dir::Etc::sourceparts=/dev/null",
-		"-o", "Dir::State::lists=" + filepath.Join(temp, "lists"), "-o", "Dir::Cache=" + filepath.Join(temp, "cache"),
-		// The folder is the person's own; apt's own user could not write there.
-		"-o", "APT::Sandbox::User=",
-	}
-	for _, d := range []string{"lists/partial", "cache/archives/partial"} {
-		if err := os.MkdirAll(filepath.Join(temp, filepath.FromSlash(d)), 0o755); err != nil {
-			return nil, err
-		}
-	}
-	if err := aptRun(ctx, temp, w, append([]string{"apt-get"}, append(options, "update")...)...); err != nil {
-		return nil, err
-	}
-	if err := aptRun(ctx, temp, w, append([]string{"apt-get"}, append(append(options, "download"), k.packages...)...)...); err != nil {
-		return nil, err
-	}
-	debs, err = filepath.Glob(filepath.Join(temp, "*.deb"))
-	if err == nil && len(debs) != len(k.packages) {
-		err = fmt.Errorf("apt-get left %d packages where %d were wanted", len(debs), len(k.packages))
-	}
-	return debs, err
-}
-
-func aptRun(ctx context.Context, dir string, w io.Writer, args ...string) error {
-	_, err := run.Do(ctx, run.Cmd{Dir: dir, Args: args, Env: []string{"DEBIAN_FRONTEND=noninteractive"}, Stdout: w, Stderr: w})
-	return err
-}
-
-// archive is where a system's packages come from.
-type archive struct{ uri, options string }
-
-// systemArchive asks apt for the first place of the system's main packages.
-func systemArchive(ctx context.Context) (archive, error) {
-	res, err := run.Do(ctx, run.Cmd{Args: []string{
-		"apt-get", "indextargets", "--format", "$(REPO_URI) $(COMPONENT) $(ORIGIN)", "Created-By: Packages",
-	}})
-	if err != nil {
-		return archive{}, err
-	}
-	for line := range strings.Lines(string(res.Stdout)) {
-		f := strings.Fields(line)
-		if len(f) < 3 || f[1] != "main" || !strings.EqualFold(f[2], systemID()) || strings.Contains(f[0], "security") {
-			continue
-		}
-		a := archive{uri: f[0]}
-		keys := filepath.Join("/usr/share/keyrings", systemID()+"-archive-keyring.gpg")
-		if _, err := os.Stat(keys); err == nil {
-			a.options = " [signed-by=" + keys + "]"
-		}
-		return a, nil
-	}
-	return archive{}, errors.New("apt knows no source of the system's own packages; run apt-get update first")
 }

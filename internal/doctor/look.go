@@ -67,8 +67,9 @@ func look(ctx context.Context, tool Tool, n Need) (Finding, error) {
 	}
 	f := Finding{
 		Name: n.Name, Why: tool.Why, For: n.For, Optional: n.Optional, Min: minimum, Below: n.Below,
-		Packages: packages(tool), Kit: usableKit(tool.Kit), Get: tool.Get,
+		Packages: packages(tool), Get: tool.Get,
 	}
+	f.Kit = usableKit(tool.Kit, f)
 	places, absent, err := tool.places()
 	if err != nil {
 		return f, err

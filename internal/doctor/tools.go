@@ -94,7 +94,7 @@ var tools = map[string]Tool{
 	"nvcc": {
 		Why: "compiling CUDA", Commands: [][]string{{"nvcc"}}, Version: []string{"--version"}, Says: says(`release (\d+\.\d+)`),
 		Own: []string{"CUDACXX"}, Roots: []string{"$CUDA_PATH", "$CUDA_HOME", "/usr/local/cuda-*", "/usr/local/cuda", "{tools}/cuda_v*"},
-		Tell: []string{"CUDACXX={path}", "CUDA_PATH={root}"}, Get: "install NVIDIA's CUDA toolkit of that version; several may lie side by side",
+		Tell: []string{"CUDACXX={path}", "CUDA_PATH={root}"}, Kit: "cuda_v13", Get: "install NVIDIA's CUDA toolkit of that version; several may lie side by side",
 	},
 	"nvidia-driver": {
 		Why: "asking the GPU for its architecture", Commands: [][]string{{"nvidia-smi"}}, Version: []string{"--query-gpu=driver_version", "--format=csv,noheader"},
