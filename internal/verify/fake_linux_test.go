@@ -205,7 +205,7 @@ func (f fake) printLog(module string) {
 		if f.LogReplace[0] != "" {
 			line = strings.ReplaceAll(line, f.LogReplace[0], f.LogReplace[1])
 		}
-		if f.device && !(f.Offload == 1 && strings.Contains(line, "layer   1")) {
+		if stays := f.Offload == 1 && strings.Contains(line, "layer   1"); f.device && !stays {
 			line = strings.NewReplacer("loaded CPU", "loaded Vulkan", " - CPU     :", " - Vulkan0 :", "device CPU,", "device Vulkan0,").Replace(line)
 		}
 		fmt.Fprint(os.Stderr, line)
