@@ -130,7 +130,7 @@ func (f *fake) main(dir string) {
 	f.printLog(module)
 	f.offloaded()
 	if f.MapModule {
-		mapFile(f.best(dir))
+		mapFile(module)
 	}
 	if f.WriteModule {
 		if err := os.WriteFile(f.best(dir), []byte("written by the program"), 0o644); err != nil {

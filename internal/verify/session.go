@@ -301,10 +301,14 @@ func (s *sessions) session(ctx context.Context, dir string, modules map[string]s
 	} else if err != nil {
 		return failed, s.ended(ctx, l, srv, p, name, "stopping")
 	}
-	lines, bad := assertLog(srv.log.lines(), s.kind.log, p.backend, moduleBase(modules, name), s.variantFile(mapped)) // complete only now
+	module, seen := moduleBase(modules, name), s.variantFile(mapped)
 	if p.module != "" {
-		lines, bad = assertLog(srv.log.lines(), s.kind.log, p.backend, path.Base(p.module), "")
+		module, seen = path.Base(p.module), ""
+		if slices.Contains(mapped, filepath.Join(dir, filepath.FromSlash(p.module))) {
+			seen = module
+		}
 	}
+	lines, bad := assertLog(srv.log.lines(), s.kind.log, p.backend, module, seen) // complete only now
 	if p.backend != cpuBackend {
 		if idle, found := s.idle(srv.log.lines(), p.backend); found {
 			bad = []problem{idle}
