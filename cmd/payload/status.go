@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"payload/internal/pin"
+	"payload/internal/search"
 	"payload/internal/workspace"
 )
 
@@ -39,8 +40,9 @@ type componentStatus struct {
 	Problem   string `json:"problem,omitempty"` // how it disagrees
 	Patches   int    `json:"patches"`
 	Upstream  string `json:"upstream"` // in words
-	Newer     int    `json:"newer"`    // tags of the same family after the pin; -1: upstream didn't answer
+	Newer     int    `json:"newer"`    // refs after the pin that latest may take; -1: not known
 	Latest    string `json:"latest,omitempty"`
+	Over      int    `json:"passed_over"` // refs after the pin that ignore and throttle leave out
 }
 
 func runStatus(ctx context.Context, a *app, _ statusOptions) error {
@@ -48,46 +50,26 @@ func runStatus(ctx context.Context, a *app, _ statusOptions) error {
 	if err != nil {
 		return err
 	}
-	timeout, err := pin.Timeout()
-	if err != nil {
-		return err
-	}
 	report := statusReport{Schema: "payload.status/v1", Root: w.File.Root}
-	var locations []string
 	for _, c := range w.File.Components {
 		s, err := statusOf(w, c.Name)
 		if err != nil {
 			return err
 		}
 		report.Components = append(report.Components, s)
-		locations = append(locations, w.File.Location(c))
 	}
 	// Every upstream is asked at once: one that is away costs its timeout alone.
 	type answer struct {
-		newer []string
-		err   error
+		refs search.Refs
+		err  error
 	}
-	indexes := make([]int, len(locations))
-	for i := range indexes {
-		indexes[i] = i
-	}
-	answers := iter.Map(indexes, func(i *int) answer {
-		newer, err := pin.Newer(ctx, locations[*i], report.Components[*i].Ref, timeout)
-		return answer{newer, err}
+	answers := iter.Map(report.Components, func(s *componentStatus) answer {
+		refs, err := search.List(ctx, w, s.Component, search.Options{})
+		return answer{refs, err}
 	})
 	for i, got := range answers {
-		s := &report.Components[i]
-		var away *pin.UnreachableError
-		switch {
-		case errors.As(got.err, &away):
-			s.Newer, s.Upstream = -1, "does not answer"
-		case got.err != nil:
-			return got.err
-		case len(got.newer) == 0:
-			s.Upstream = "nothing newer"
-		default:
-			s.Newer, s.Latest = len(got.newer), got.newer[len(got.newer)-1]
-			s.Upstream = fmt.Sprintf("%d newer, latest %s", s.Newer, s.Latest)
+		if err := report.Components[i].compare(got.refs, got.err); err != nil {
+			return err
 		}
 	}
 	if a.json {
@@ -111,6 +93,32 @@ func runStatus(ctx context.Context, a *app, _ statusOptions) error {
 		if s.Problem != "" {
 			a.voice.Say("%s\nhint: payload lock %s", s.Problem, s.Component)
 		}
+	}
+	return nil
+}
+
+// compare fills in how far upstream has moved.
+func (s *componentStatus) compare(refs search.Refs, err error) error {
+	newer, over, errNewer := refs.Newer()
+	_, unordered := as[*search.UnorderedError](errNewer)
+	moved, isMoved := as[*pin.MovedTagError](err)
+	switch {
+	case isMoved:
+		s.Newer, s.Upstream = -1, fmt.Sprintf("MOVED %s to %.12s", moved.Ref, moved.Now)
+	case err != nil:
+		return err
+	case refs.Away != "":
+		s.Newer, s.Upstream = -1, "does not answer"
+	case unordered:
+		s.Newer, s.Upstream = -1, fmt.Sprintf("%d tags in no order with it", len(refs.Unordered))
+	case len(newer) == 0:
+		s.Upstream = "nothing newer"
+	default:
+		s.Newer, s.Latest = len(newer), newer[len(newer)-1]
+		s.Upstream = fmt.Sprintf("%d newer, latest %s", s.Newer, s.Latest)
+	}
+	if s.Over = over; over > 0 && !isMoved {
+		s.Upstream += fmt.Sprintf(" (%d passed over)", over)
 	}
 	return nil
 }

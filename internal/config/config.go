@@ -80,6 +80,7 @@ func (c Coupled) Regexp() *regexp.Regexp { return regexp.MustCompile("(?m)" + c.
 type Mirror struct {
 	Ref     string `yaml:"ref"`
 	Commit  string `yaml:"commit"`
+	Build   int    `yaml:"build"`   // upstream's build number, where the ref's name doesn't say it
 	PyPI    string `yaml:"pypi"`    // name==version of a source distribution
 	Crate   string `yaml:"crate"`   // name==version
 	Archive string `yaml:"archive"` // a tar file or a folder, absolute or relative to the root
@@ -318,6 +319,8 @@ func (c Component) check(tree *ast.File, where string) error {
 			return at("", "exactly one of pypi, crate and archive must be given")
 		case m.Commit != "" && !IsObjectID(m.Commit):
 			return at("commit", "commit %q is not a full commit id", m.Commit)
+		case m.Build < 0:
+			return at("build", "build %d is less than 0", m.Build)
 		case m.SHA256 != "" && !IsSHA256(m.SHA256):
 			return at("sha256", "sha256 %q is not 64 hexadecimal digits", m.SHA256)
 		case m.Kind() != "archive" && m.SHA256 == "":

@@ -146,7 +146,7 @@ func TestRemoteTags(t *testing.T) {
 	commit := up.Commit(map[string]string{"a": "1\n"}, "b1", "b2")
 	up.Run("tag", "-a", "-m", "annotated", "b3")
 	tags, err := RemoteTags(t.Context(), up.Dir)
-	if err != nil || !slices.Equal(tags, []string{"b1", "b2", "b3"}) {
+	if err != nil || !slices.Equal(tags, []Tag{{"b1", commit}, {"b2", commit}, {"b3", commit}}) {
 		t.Errorf("%q, %v", tags, err)
 	}
 	refs, err := LsRemote(t.Context(), up.Dir, "refs/tags/b3", "refs/tags/b3^{}")

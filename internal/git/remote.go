@@ -25,13 +25,24 @@ func LsRemote(ctx context.Context, location string, names ...string) ([]RemoteRe
 	return slices.DeleteFunc(refs, func(r RemoteRef) bool { return !slices.Contains(names, r.Name) }), err
 }
 
-// RemoteTags lists the tags of the repository at location, without refs/tags/.
-func RemoteTags(ctx context.Context, location string) ([]string, error) {
+// Tag is a tag of another repository.
+type Tag struct {
+	Name   string // without refs/tags/
+	Commit string // an annotated tag is followed to what it names
+}
+
+// RemoteTags lists the tags of the repository at location, by name.
+func RemoteTags(ctx context.Context, location string) ([]Tag, error) {
 	refs, err := lsRemote(ctx, location, "refs/tags/*")
-	var tags []string
+	var tags []Tag
 	for _, r := range refs {
-		if tag, ok := strings.CutPrefix(r.Name, "refs/tags/"); ok && !strings.HasSuffix(tag, "^{}") {
-			tags = append(tags, tag)
+		name, ok := strings.CutPrefix(r.Name, "refs/tags/")
+		name, peeled := strings.CutSuffix(name, "^{}")
+		switch {
+		case peeled && len(tags) > 0 && tags[len(tags)-1].Name == name: // comes right after the tag itself
+			tags[len(tags)-1].Commit = r.ID
+		case ok && !peeled:
+			tags = append(tags, Tag{Name: name, Commit: r.ID})
 		}
 	}
 	return tags, err

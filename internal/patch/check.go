@@ -39,7 +39,12 @@ func CheckFrom(ctx context.Context, repo git.Repo, base, onto string, s Series) 
 // Apply is Check for callers that need the tree: a series that doesn't apply
 // is a *ConflictError.
 func Apply(ctx context.Context, repo git.Repo, pristine string, s Series) (string, Report, error) {
-	report, tree, err := Check(ctx, repo, pristine, s)
+	return ApplyFrom(ctx, repo, "", pristine, s)
+}
+
+// ApplyFrom is CheckFrom for callers that need the tree, as Apply is.
+func ApplyFrom(ctx context.Context, repo git.Repo, base, onto string, s Series) (string, Report, error) {
+	report, tree, err := CheckFrom(ctx, repo, base, onto, s)
 	if err == nil && report.Result == ResultConflict {
 		err = &ConflictError{Report: report}
 	}
@@ -215,7 +220,7 @@ func (r *replay) all(ctx context.Context, base string) ([][]*madeFor, error) {
 			return nil, fmt.Errorf("checking %s: %w", p.File, err)
 		}
 		r.report.Patches = append(r.report.Patches, out)
-		if out.Verdict.failed() {
+		if out.Verdict.Failed() {
 			lost = append(lost, p)
 			continue
 		}
@@ -414,11 +419,11 @@ func (j judging) file(ctx context.Context, d FileDiff) (fileFit, error) {
 	if renamed != "" {
 		f.target.RenamedTo = renamed
 		f.details = append([]string{"upstream renamed it to " + renamed}, f.details...)
-		if !f.target.Verdict.failed() && f.target.Verdict != Upstreamed {
+		if !f.target.Verdict.Failed() && f.target.Verdict != Upstreamed {
 			f.target.Verdict = Moved
 		}
 	}
-	if f.target.Verdict.failed() {
+	if f.target.Verdict.Failed() {
 		return f, nil
 	}
 	f.changes = map[string]*entry{}
@@ -490,12 +495,12 @@ func (j judging) content(ctx context.Context, d FileDiff, path string, cur entry
 		if hf.detail != "" {
 			f.details = append(f.details, hf.detail)
 		}
-		if hf.verdict.failed() {
+		if hf.verdict.Failed() {
 			f.hunks = append(f.hunks, h)
 		}
 	}
 	f.target.Verdict = combine(verdicts)
-	if f.target.Verdict.failed() {
+	if f.target.Verdict.Failed() {
 		return f, "", nil
 	}
 	result, ok := applyEdits(s.lines, edits)

@@ -60,8 +60,8 @@ type Target struct {
 	RenamedTo string  `json:"renamed_to,omitempty"`
 }
 
-// failed says whether a patch with this verdict is left out of the tree.
-func (v Verdict) failed() bool {
+// Failed says whether a patch with this verdict is left out of the tree.
+func (v Verdict) Failed() bool {
 	switch v {
 	case Conflict, Collision, Malformed, Blocked:
 		return true
@@ -86,7 +86,7 @@ func combine(parts []Verdict) Verdict {
 		}
 	}
 	switch {
-	case worst.failed() || upstreamed == 0:
+	case worst.Failed() || upstreamed == 0:
 		return worst
 	case upstreamed == len(parts):
 		return Upstreamed
@@ -100,7 +100,7 @@ func resultOf(patches []Outcome) Result {
 	result := ResultClean
 	for _, p := range patches {
 		switch {
-		case p.Verdict.failed():
+		case p.Verdict.Failed():
 			return ResultConflict
 		case p.Verdict != Clean:
 			result = ResultRefresh
@@ -114,7 +114,7 @@ type ConflictError struct{ Report Report }
 
 func (e *ConflictError) Error() string {
 	for _, p := range e.Report.Patches {
-		if p.Verdict.failed() {
+		if p.Verdict.Failed() {
 			where := e.Report.Component
 			if e.Report.Ref != "" {
 				where = strings.TrimSpace(where + " " + e.Report.Ref)

@@ -150,7 +150,7 @@ func (l *Lock) Sort(components []string) {
 		}
 		// Families apart first: an order that holds for some pairs only sorts
 		// differently from run to run.
-		if d := family(a.Ref) - family(b.Ref); d != 0 {
+		if d := strings.Compare(family(a.Ref), family(b.Ref)); d != 0 {
 			return d
 		}
 		if order, ok := Compare(a.Ref, b.Ref); ok && order != 0 {

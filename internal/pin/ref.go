@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -66,31 +67,58 @@ func BuildNumber(ref string) int {
 	return n
 }
 
-// family numbers the kinds of refs that Compare orders among themselves.
-func family(ref string) int {
+var digits = regexp.MustCompile(`[0-9]+`)
+
+// family names the kinds of refs that Compare orders among themselves: build
+// tags, versions, and other names that differ in their numbers alone.
+func family(ref string) string {
 	switch {
 	case buildRef.MatchString(ref):
-		return 0
+		return "0"
 	case versionRef.MatchString(ref):
-		return 1
+		return "1"
+	case config.IsObjectID(ref):
+		return "3" // its digits count nothing
 	}
-	return 2
+	return "2" + digits.ReplaceAllString(ref, "#")
 }
 
-// Compare orders two refs of one family, as cmp.Compare does: build tags by
-// number, versions by precedence. ok is false where only commits could tell.
+// Compare orders two refs of one family, as cmp.Compare does: build tags and
+// names of one form by number, versions by precedence. ok is false where only
+// commits could tell.
 func Compare(a, b string) (order int, ok bool) {
+	of := family(a)
 	switch {
 	case a == b:
 		return 0, true
-	case buildRef.MatchString(a) && buildRef.MatchString(b):
-		return cmp.Compare(BuildNumber(a), BuildNumber(b)), true
-	case versionRef.MatchString(a) && versionRef.MatchString(b):
+	case of != family(b), of == "3":
+		return 0, false
+	case of == "1":
 		va, errA := version.NewVersion(a)
 		vb, errB := version.NewVersion(b)
-		if errA == nil && errB == nil {
-			return va.Compare(vb), true
+		if errA != nil || errB != nil {
+			return 0, false
 		}
+		return va.Compare(vb), true
 	}
-	return 0, false
+	return slices.CompareFunc(digits.FindAllString(a, -1), digits.FindAllString(b, -1), compareNumbers), true
+}
+
+// compareNumbers orders digits of any length as numbers.
+func compareNumbers(a, b string) int {
+	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+}
+
+// lastNumber is the last number in a ref; 0 without any.
+func lastNumber(ref string) int {
+	all := digits.FindAllString(ref, -1)
+	if len(all) == 0 {
+		return 0
+	}
+	n, err := strconv.Atoi(all[len(all)-1])
+	if err != nil { // more digits than a version has
+		return 0
+	}
+	return n
 }

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -83,7 +84,7 @@ func (s *Store) knownMirror(ctx context.Context, req Request, m config.Mirror) (
 		return Pristine{}, false, nil // a folder may have changed
 	}
 	tree, ok, err := s.tree(ctx, pristineRef(mirrorKey(m)))
-	return Pristine{Tree: tree, Commit: m.Commit, Build: pin.BuildNumber(req.Ref), From: m.ID(), Stored: true}, ok, err
+	return Pristine{Tree: tree, Commit: m.Commit, Build: cmp.Or(m.Build, pin.BuildNumber(req.Ref)), From: m.ID(), Stored: true}, ok, err
 }
 
 // fromMirror reads the ref from one mirror.
@@ -127,7 +128,7 @@ func (s *Store) fromMirror(ctx context.Context, req Request, up upstream, m conf
 		return found{}, err
 	}
 	req.tell("read in %.1fs", time.Since(started).Seconds())
-	return req.fromMirrorTree(Pristine{Tree: tree, Commit: m.Commit, Build: pin.BuildNumber(req.Ref), From: m.ID()})
+	return req.fromMirrorTree(Pristine{Tree: tree, Commit: m.Commit, Build: cmp.Or(m.Build, pin.BuildNumber(req.Ref)), From: m.ID()})
 }
 
 // fromMirrorTree compares what a mirror gave with the lock.

@@ -57,6 +57,10 @@ type Request struct {
 	Kinds     []Kind      // in the order to try; nil means DefaultKinds
 	Patches   []pin.Patch // identity of the series, in order
 
+	// MadeFor is the pristine tree that the series was made for, where it is
+	// carried to another one: what that gives is a tree of its own.
+	MadeFor string
+
 	// Apply makes the patched tree from the pristine one, both as objects in
 	// repo. Nil asks for the pristine tree, whatever Patches says.
 	Apply func(ctx context.Context, repo git.Repo, pristine string) (patched string, err error)

@@ -56,6 +56,9 @@ func treeKey(pristine string, req Request) string {
 		for _, p := range req.Patches {
 			parts = append(parts, p.SHA256)
 		}
+		if req.MadeFor != "" {
+			parts = append(parts, "carried from "+req.MadeFor)
+		}
 	}
 	return digest(parts...)
 }

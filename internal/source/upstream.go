@@ -187,20 +187,19 @@ func (u *upstream) reachable(ctx context.Context) error {
 	return nil
 }
 
-// fetchInto fetches what, a name or an id, and stops when it stalls.
+// fetchInto fetches what, a name or an id.
 func (s *Store) fetchInto(ctx context.Context, req Request, location, what, commit string) error {
+	return fetching(ctx, s.repo, req.Progress, "--depth=1", "--no-tags", "--", location, "+"+what+":"+commitRef(commit))
+}
+
+// fetching runs git fetch and stops it when it stalls. progress may be nil.
+func fetching(ctx context.Context, repo git.Repo, progress io.Writer, args ...string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stalled := fmt.Errorf("upstream fell silent for %s", stallLimit)
-	alive := &pulse{timer: time.AfterFunc(stallLimit, func() { cancel(stalled) }), next: req.Progress}
+	alive := &pulse{timer: time.AfterFunc(stallLimit, func() { cancel(stalled) }), next: progress}
 	defer alive.timer.Stop()
-	_, err := s.repo.Do(ctx, git.Call{
-		Args: []string{
-			"-c", "protocol.version=2", "fetch", "--progress", "--depth=1", "--no-tags",
-			"--", location, "+" + what + ":" + commitRef(commit),
-		},
-		Stderr: alive,
-	})
+	_, err := repo.Do(ctx, git.Call{Args: append([]string{"-c", "protocol.version=2", "fetch", "--progress"}, args...), Stderr: alive})
 	return err
 }
 

@@ -14,12 +14,16 @@ import (
 	"payload/internal/source"
 )
 
-// apply is the function by which the store makes p's patched tree.
-func (w *Workspace) apply(p Pinned) func(context.Context, git.Repo, string) (string, error) {
+// apply is the function by which the store makes p's patched tree, of a series
+// that was made for the tree base, where that is another one.
+func (w *Workspace) apply(p Pinned, base string) func(context.Context, git.Repo, string) (string, error) {
 	return func(ctx context.Context, repo git.Repo, pristine string) (string, error) {
-		tree, report, err := patch.Apply(ctx, repo, pristine, p.Series)
+		tree, report, err := patch.ApplyFrom(ctx, repo, base, pristine, p.Series)
 		if err != nil {
 			return "", w.Named(w.store.Full(err), p)
+		}
+		if base != "" {
+			return tree, nil // carried: that it doesn't lie as it did is what was asked for
 		}
 		for _, v := range report.Patches {
 			if v.Verdict != patch.Clean {
@@ -81,12 +85,13 @@ func (w *Workspace) Relock(ctx context.Context, name string) (pin.Entry, error) 
 		if got.Commit != "" {
 			entry.Commit = got.Commit
 		}
+		entry.Build = max(entry.Build, got.Build)
 		if keep {
 			row, _ := old.Source(s.from)
 			entry.Sources = append(entry.Sources, row)
 			continue
 		}
-		patched, err := w.apply(p)(ctx, w.store.Repo(), got.Tree)
+		patched, err := w.apply(p, "")(ctx, w.store.Repo(), got.Tree)
 		if err != nil {
 			return entry, err
 		}

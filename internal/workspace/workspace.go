@@ -66,6 +66,11 @@ func Open(ctx context.Context, opts Options) (*Workspace, error) {
 // Store is where trees are kept.
 func (w *Workspace) Store() *source.Store { return w.store }
 
+// Asks says whether sources of a kind may be asked.
+func (w *Workspace) Asks(kind source.Kind) bool {
+	return len(w.opts.Kinds) == 0 || slices.Contains(w.opts.Kinds, kind)
+}
+
 // Pinned is a component as the repository asks for it.
 type Pinned struct {
 	Component config.Component
@@ -73,14 +78,23 @@ type Pinned struct {
 	Series    patch.Series
 	Entry     *pin.Entry // nil when the lock has none
 	elsewhere bool       // at another ref than the pin, which an override doesn't stand for
+	madeFor   *Pinned    // where the series was made, when it's carried to another ref
 }
 
 // Pinned reads a component's pin and series and holds them against the lock;
-// a *pin.Disagreement says that the lock has to be written anew.
+// a *pin.Disagreement says that the lock has to be written anew. Where
+// PAYLOAD_REF_<NAME> names another ref, it is the series carried there.
 func (w *Workspace) Pinned(name string) (Pinned, error) {
 	p, err := w.Asked(name)
 	if err != nil {
 		return p, err
+	}
+	if ref := w.askedRef(p.Component); ref != "" && ref != p.Ref {
+		if err := pin.CheckRef(ref); err != nil {
+			return p, fmt.Errorf("reading %s: %w", RefVar(p.Component), err)
+		}
+		w.tell("%s at %s in place of %s, its patches carried there, as %s asks", name, ref, p.Ref, RefVar(p.Component))
+		return w.Carried(p, ref), nil
 	}
 	p.Entry, err = w.Lock.For(name, p.Ref, p.Series.Digests())
 	return p, err
@@ -120,6 +134,29 @@ func (w *Workspace) At(p Pinned, ref string) Pinned {
 	return p
 }
 
+// RefVar is the variable that puts another ref in the place of c's pin for one
+// process and its children, as a bisection does.
+func RefVar(c config.Component) string { return "PAYLOAD_REF_" + c.Var() }
+
+// askedRef is what RefVar holds; a folder that was named outright goes before it.
+func (w *Workspace) askedRef(c config.Component) string {
+	if w.opts.Overrides[c.Name] != "" {
+		return ""
+	}
+	return os.Getenv(RefVar(c))
+}
+
+// Carried is p at another ref with the series as it stands, to be put there by
+// the three-way merge from the tree that it was made for.
+func (w *Workspace) Carried(p Pinned, ref string) Pinned {
+	if p.Ref == ref {
+		return p
+	}
+	moved := w.At(p, ref)
+	moved.madeFor = &p
+	return moved
+}
+
 // Tree is a component's patched tree on disk, checked and locked for reading
 // until it is closed. With pristine the series is left out.
 func (w *Workspace) Tree(ctx context.Context, p Pinned, pristine bool) (*source.Tree, error) {
@@ -127,10 +164,18 @@ func (w *Workspace) Tree(ctx context.Context, p Pinned, pristine bool) (*source.
 	if p.Entry == nil && req.Override == "" {
 		w.tell("%s %s: not in %s; what a source answers is taken as it is", p.Component.Name, p.Ref, pin.LockName)
 	}
-	if !pristine {
-		req.Patches = p.Series.Digests()
-		req.Apply = w.apply(p)
+	if pristine {
+		return w.store.Tree(ctx, req)
 	}
+	if p.madeFor != nil {
+		base, err := w.Pristine(ctx, *p.madeFor)
+		if err != nil {
+			return nil, err
+		}
+		req.MadeFor = base.Tree
+	}
+	req.Patches = p.Series.Digests()
+	req.Apply = w.apply(p, req.MadeFor)
 	return w.store.Tree(ctx, req)
 }
 
@@ -176,7 +221,7 @@ func (w *Workspace) request(p Pinned) source.Request {
 // Override is the folder that is used as c's source in place of all others;
 // empty for none.
 func (w *Workspace) Override(c config.Component) string {
-	if dir := w.opts.Overrides[c.Name]; dir != "" {
+	if dir := w.opts.Overrides[c.Name]; dir != "" || w.askedRef(c) != "" {
 		return dir
 	}
 	return os.Getenv("PAYLOAD_SOURCE_" + c.Var())
