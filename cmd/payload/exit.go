@@ -16,6 +16,7 @@ import (
 	"payload/internal/patch"
 	"payload/internal/pin"
 	"payload/internal/run"
+	"payload/internal/search"
 	"payload/internal/source"
 	"payload/internal/verify"
 )
@@ -77,6 +78,15 @@ func failureOf(ctx context.Context, err error) failure {
 	}
 	if e, ok := as[*pin.MovedTagError](err); ok {
 		return failure{code: exitFailed, hint: "if the move is meant: payload lock " + e.Component}
+	}
+	if e, ok := as[*pin.CopyError](err); ok {
+		return failure{code: exitFailed, hint: "correct the copies of " + e.Component + " in " + config.FileName}
+	}
+	if e, ok := as[*search.UnorderedError](err); ok {
+		return failure{code: exitFailed, hint: "name the ref itself, or the tags of " + e.Component + " that are versions, in " + config.FileName}
+	}
+	if _, ok := as[*search.NotListedError](err); ok {
+		return failure{code: exitUsage, hint: "payload status"}
 	}
 	if e, ok := as[*patch.ConflictError](err); ok {
 		return failure{code: exitConflict, hint: "payload patch check " + e.Report.Component}

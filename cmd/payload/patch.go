@@ -11,6 +11,7 @@ import (
 
 	"payload/internal/config"
 	"payload/internal/patch"
+	"payload/internal/search"
 	"payload/internal/workspace"
 )
 
@@ -28,6 +29,7 @@ func newPatchCmd(a *app) *cobra.Command {
 
 type patchCheckOptions struct {
 	sourceFlags
+	bestFlags
 	component string
 	ref       string
 }
@@ -39,17 +41,29 @@ func newPatchCheckCmd(a *app, do func(context.Context, *app, patchCheckOptions) 
 		Short: "Tell for each patch whether and how it applies",
 		Long: `Apply the series to the pinned ref, or to --ref, in memory, each patch on top of
 those before it, and tell the verdict of each. Exit 0: clean. Exit 3: the series
-applies but needs a refresh. Exit 4: it does not apply.`,
+applies but needs a refresh. Exit 4: it does not apply.
+
+--ref latest is the newest ref that payload.yaml lets an update take. --ref best is
+the newest at which the series applies, coupled pins agree and the presets of
+--configures still configure; how far behind the latest it is, what breaks next, and
+the first ref at which each patch breaks are told too.`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, pos []string) error {
 			opts.component = pos[0]
 			return do(cmd.Context(), a, opts)
 		},
 	}
-	opts.add(cmd)
-	cmd.Flags().StringVar(&opts.ref, "ref", "", "check against this `REF` in place of the pin")
+	opts.sourceFlags.add(cmd)
+	opts.bestFlags.add(cmd)
+	cmd.Flags().StringVar(&opts.ref, "ref", "", "check against this `REF` in place of the pin; also latest and best")
 	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON")
 	return cmd
+}
+
+// patchCheckReport is `payload patch check --json`.
+type patchCheckReport struct {
+	patch.Report
+	Best *search.Found `json:"best,omitempty"` // with --ref best
 }
 
 func runPatchCheck(ctx context.Context, a *app, opts patchCheckOptions) error {
@@ -61,7 +75,10 @@ func runPatchCheck(ctx context.Context, a *app, opts patchCheckOptions) error {
 	if err != nil {
 		return err
 	}
-	ref := opts.ref
+	ref, best, err := a.refNamed(ctx, w, opts.component, opts.ref, opts.bestFlags)
+	if err != nil {
+		return err
+	}
 	if ref == "" {
 		ref = p.Ref
 	}
@@ -70,7 +87,7 @@ func runPatchCheck(ctx context.Context, a *app, opts patchCheckOptions) error {
 		return err
 	}
 	if a.json {
-		if err := a.printJSON(report); err != nil {
+		if err := a.printJSON(patchCheckReport{Report: report, Best: best}); err != nil {
 			return err
 		}
 	} else {

@@ -107,10 +107,12 @@ func (s *componentStatus) compare(refs search.Refs, err error) error {
 		s.Newer, s.Upstream = -1, fmt.Sprintf("MOVED %s to %.12s", moved.Ref, moved.Now)
 	case err != nil:
 		return err
+	case refs.Away != "" && len(newer) > 0:
+		s.Newer, s.Upstream = -1, "does not answer; mirrors hold "+newer[len(newer)-1]
 	case refs.Away != "":
 		s.Newer, s.Upstream = -1, "does not answer"
 	case unordered:
-		s.Newer, s.Upstream = -1, fmt.Sprintf("%d tags in no order with it", len(refs.Unordered))
+		s.Newer, s.Upstream = -1, "tags have no order with it"
 	case len(newer) == 0:
 		s.Upstream = "nothing newer"
 	default:

@@ -30,8 +30,9 @@ type Options struct {
 	Launcher      cmakerun.Launcher
 	Targets       []string // compile these alone and stop there
 	ConfigureOnly bool
-	DryRun        bool // gather the commands, run nothing that builds
-	NoRun         bool // verify the files alone; the manifest says what was not run
+	Binary        string // build folder in place of the preset's own; absolute
+	DryRun        bool   // gather the commands, run nothing that builds
+	NoRun         bool   // verify the files alone; the manifest says what was not run
 }
 
 // Result is a finished build: `payload build --json` prints it.
@@ -291,6 +292,9 @@ func (j *job) plan() error {
 		return fmt.Errorf("finding this program's own file: %w", err)
 	}
 	j.build = cmakerun.NewBuild(j.w.File.Root, j.result.Project, j.preset)
+	if j.opts.Binary != "" {
+		j.build.BinaryDir = j.opts.Binary
+	}
 	j.build.Launcher, j.build.Exe, j.build.Tell = j.opts.Launcher, exe, j.tell
 	j.build.Jobs, j.build.Targets = j.opts.Jobs, j.opts.Targets
 	why := "asked for"

@@ -52,6 +52,12 @@ func InFamily(c config.Component, pinned, ref string) bool {
 	return family(ref) == family(pinned) && (!prerelease(ref) || prerelease(pinned))
 }
 
+// Numbered says whether a ref can have others of its family: it has a number
+// that isn't a commit's, or globs say which tags are versions.
+func Numbered(c config.Component, ref string) bool {
+	return len(c.Tags) > 0 || !config.IsObjectID(ref) && digits.MatchString(ref)
+}
+
 func prerelease(ref string) bool { return versionRef.MatchString(ref) && strings.Contains(ref, "-") }
 
 // PassedOver says why latest and best never take a ref of c's family; empty

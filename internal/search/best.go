@@ -16,9 +16,15 @@ import (
 // ref gives up looking beyond a break. Halving 200 refs takes nine.
 const Probes = 10
 
+// The names of what is always asked, as a Probe and a Break have them.
+const (
+	Series = "series"
+	Source = "source" // whether there is one at all
+)
+
 // Check is something that has to hold at a ref besides that the series applies.
 type Check struct {
-	Name string // "configures", "coupled pins agree"
+	Name string // what is looked at: "presets", "coupled pins"
 
 	// Do tells whether it holds and, where it doesn't, why.
 	Do func(ctx context.Context, ref string) (ok bool, why string, err error)
@@ -55,7 +61,7 @@ type Found struct {
 // Break is a ref at which something doesn't hold.
 type Break struct {
 	Ref   string `json:"ref"`
-	Check string `json:"check"` // "series", or a Check's name
+	Check string `json:"check"` // Series, or a Check's name
 	Why   string `json:"why"`
 }
 
@@ -81,7 +87,7 @@ type Step struct {
 type Probe struct {
 	Ref    string       `json:"ref"`
 	Series patch.Result `json:"series,omitempty"`
-	Failed string       `json:"failed,omitempty"` // "series", "source" or a Check's name
+	Failed string       `json:"failed,omitempty"` // Series, Source or a Check's name
 	Why    string       `json:"why,omitempty"`
 }
 
@@ -148,7 +154,7 @@ func Best(ctx context.Context, w *workspace.Workspace, name string, opts BestOpt
 		}
 	}
 	for _, p := range s.order {
-		if p.Failed == "source" {
+		if p.Failed == Source {
 			f.NoSource = append(f.NoSource, p.Ref)
 			continue
 		}
@@ -170,7 +176,7 @@ func (s *prober) ask(ctx context.Context, i int) (outcome, error) {
 	for _, c := range s.opts.Checks {
 		ok, why, err := c.Do(ctx, s.refs[i])
 		if err != nil {
-			return out, fmt.Errorf("asking whether %s %s %s: %w", s.p.Component.Name, s.refs[i], c.Name, err)
+			return out, fmt.Errorf("checking the %s of %s %s: %w", c.Name, s.p.Component.Name, s.refs[i], err)
 		}
 		if !ok {
 			p.Failed, p.Why = c.Name, why
@@ -184,7 +190,7 @@ func (s *prober) ask(ctx context.Context, i int) (outcome, error) {
 // series judges the patches at one ref; it's out where no source has the ref.
 func (s *prober) series(ctx context.Context, i int) (patch.Report, outcome, error) {
 	if p := s.probes[i]; p != nil {
-		if p.Failed == "source" {
+		if p.Failed == Source {
 			return patch.Report{}, out, nil
 		}
 		return s.reports[i], good, nil
@@ -193,7 +199,7 @@ func (s *prober) series(ctx context.Context, i int) (patch.Report, outcome, erro
 	report, err := s.w.CheckSeries(ctx, s.p, ref)
 	p := &Probe{Ref: ref, Series: report.Result}
 	if missing, ok := errors.AsType[*source.NoSourceError](err); ok && source.Passable(ctx, err) && missing.Ref == ref {
-		p.Failed, p.Why, p.Series, err = "source", missing.Error(), "", nil
+		p.Failed, p.Why, p.Series, err = Source, missing.Error(), "", nil
 	}
 	if err != nil {
 		return report, out, err
@@ -204,7 +210,7 @@ func (s *prober) series(ctx context.Context, i int) (patch.Report, outcome, erro
 		return report, out, nil
 	}
 	if report.Result == patch.ResultConflict {
-		p.Failed, p.Why = "series", (&patch.ConflictError{Report: report}).Error()
+		p.Failed, p.Why = Series, (&patch.ConflictError{Report: report}).Error()
 	}
 	s.opts.tell("%s %s: %s", s.p.Component.Name, ref, report.Result)
 	return report, good, nil
@@ -293,7 +299,7 @@ func (s *prober) step(ctx context.Context, best int, search *asked) (*Step, erro
 // CoupledCheck asks whether the pins that are coupled to name's agree with a
 // ref of it. refs are those of components that move along.
 func CoupledCheck(w *workspace.Workspace, name string, refs map[string]string) Check {
-	return Check{Name: "coupled pins agree", Do: func(ctx context.Context, ref string) (bool, string, error) {
+	return Check{Name: "coupled pins", Do: func(ctx context.Context, ref string) (bool, string, error) {
 		moved := map[string]string{name: ref}
 		for other, at := range refs {
 			moved[other] = at

@@ -138,12 +138,12 @@ func TestBestIsSixBehind(t *testing.T) {
 func TestBestAsksTheOtherChecks(t *testing.T) {
 	w := open(t, broken105(t).Dir, "b100", "", map[string]string{"0001-a.patch": change("a")})
 	asked := []string{}
-	configures := Check{Name: "configures", Do: func(_ context.Context, ref string) (bool, string, error) {
+	configures := Check{Name: "presets", Do: func(_ context.Context, ref string) (bool, string, error) {
 		asked = append(asked, ref)
 		return ref < "b103", "no such option", nil
 	}}
 	f, err := Best(t.Context(), w, "x", BestOptions{Checks: []Check{configures}})
-	if err != nil || f.Ref != "b102" || f.Next == nil || f.Next.Ref != "b103" || f.Next.Check != "configures" || f.Next.Why != "no such option" {
+	if err != nil || f.Ref != "b102" || f.Next == nil || f.Next.Ref != "b103" || f.Next.Check != "presets" || f.Next.Why != "no such option" {
 		t.Errorf("%+v, %v", f, err)
 	}
 	for _, ref := range asked {

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"payload/internal/pin"
 	"payload/internal/source"
@@ -29,17 +30,21 @@ type Refs struct {
 }
 
 // UnorderedError is a ref without a place among upstream's others.
-type UnorderedError struct {
-	Component, Ref string
-	Away           string // why upstream could not tell; empty where it was asked
-}
+type UnorderedError struct{ Component, Ref, Why string }
 
 func (e *UnorderedError) Error() string {
-	why := "neither names, commits nor build numbers tell"
-	if e.Away != "" {
-		why = "upstream was not asked: " + e.Away
+	return fmt.Sprintf("ordering the refs of %s: where %s stands among the others can't be told: %s", e.Component, e.Ref, e.Why)
+}
+
+func (r Refs) unordered(ref string) error {
+	why := "neither names, commits nor build numbers say"
+	switch {
+	case r.Away != "":
+		why = "upstream was not asked: " + r.Away
+	case !pin.Numbered(r.Pinned.Component, ref):
+		why = "it has no number"
 	}
-	return fmt.Sprintf("ordering the refs of %s: where %s stands among the others can't be told: %s", e.Component, e.Ref, why)
+	return &UnorderedError{Component: r.Pinned.Component.Name, Ref: ref, Why: why}
 }
 
 // Options say how refs are listed.
@@ -83,6 +88,9 @@ func List(ctx context.Context, w *workspace.Workspace, name string, opts Options
 	})
 	slices.Sort(refs[1:]) // a map gave them
 	r.All, r.Unordered = r.facts.Sort(refs)
+	if r.Away != "" {
+		opts.tell("note: the upstream of %s was not asked (%s); of the refs that mirrors hold: %s", name, r.Away, strings.Join(r.All, " "))
+	}
 	if opts.History && r.Away == "" && r.mixed() {
 		r.askHistory(ctx, w, opts)
 		r.All, r.Unordered = r.facts.Sort(refs)
@@ -163,8 +171,9 @@ func (r *Refs) askHistory(ctx context.Context, w *workspace.Workspace, opts Opti
 // oldest first, and how many they pass over. A pinned ref without a place among
 // the others is an *UnorderedError.
 func (r Refs) Newer() (newer []string, passedOver int, err error) {
-	if len(r.All) == 1 && len(r.Unordered) > 0 {
-		return nil, 0, &UnorderedError{Component: r.Pinned.Component.Name, Ref: r.Pinned.Ref, Away: r.Away}
+	alone := len(r.All) == 1
+	if alone && (len(r.Unordered) > 0 || !pin.Numbered(r.Pinned.Component, r.Pinned.Ref)) {
+		return nil, 0, r.unordered(r.Pinned.Ref)
 	}
 	for _, ref := range r.All[slices.Index(r.All, r.Pinned.Ref)+1:] {
 		if pin.PassedOver(r.Pinned.Component, ref) != "" {
@@ -188,7 +197,7 @@ func (r Refs) Range(old, new string) ([]string, error) {
 			continue
 		}
 		if slices.Contains(r.Unordered, ref) {
-			return nil, &UnorderedError{Component: r.Pinned.Component.Name, Ref: ref, Away: r.Away}
+			return nil, r.unordered(ref)
 		}
 		why := ""
 		if r.Away != "" {

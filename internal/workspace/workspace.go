@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"payload/internal/config"
 	"payload/internal/patch"
@@ -20,6 +21,7 @@ import (
 type Options struct {
 	Dir            string            // where to look for payload.yaml, upwards
 	Overrides      map[string]string // component -> folder
+	Refs           map[string]string // component -> ref in place of its pin; see RefVar
 	Kinds          []source.Kind     // nil: source.DefaultKinds
 	AllowUnpatched bool
 	Repair         bool // make damaged stored trees anew instead of stopping
@@ -33,6 +35,14 @@ type Workspace struct {
 
 	opts  Options
 	store *source.Store
+	read  *memory
+}
+
+// memory is which pristine trees this process has found already, so that
+// upstream is asked about a ref once.
+type memory struct {
+	mu    sync.Mutex
+	trees map[string]source.Pristine
 }
 
 // Open loads the repository around opts.Dir and the store.
@@ -41,7 +51,7 @@ func Open(ctx context.Context, opts Options) (*Workspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Workspace{opts: opts}
+	w := &Workspace{opts: opts, read: &memory{trees: map[string]source.Pristine{}}}
 	if w.File, err = config.Load(root); err != nil {
 		return nil, err
 	}
@@ -93,7 +103,7 @@ func (w *Workspace) Pinned(name string) (Pinned, error) {
 		if err := pin.CheckRef(ref); err != nil {
 			return p, fmt.Errorf("reading %s: %w", RefVar(p.Component), err)
 		}
-		w.tell("%s at %s in place of %s, its patches carried there, as %s asks", name, ref, p.Ref, RefVar(p.Component))
+		w.tell("%s at %s in place of %s, its patches carried there", name, ref, p.Ref)
 		return w.Carried(p, ref), nil
 	}
 	p.Entry, err = w.Lock.For(name, p.Ref, p.Series.Digests())
@@ -138,10 +148,21 @@ func (w *Workspace) At(p Pinned, ref string) Pinned {
 // process and its children, as a bisection does.
 func RefVar(c config.Component) string { return "PAYLOAD_REF_" + c.Var() }
 
+// Moved is w with one component at another ref than its pin, its series carried
+// there. tell, where not nil, takes the place of w's own.
+func (w *Workspace) Moved(name, ref string, tell func(format string, args ...any)) *Workspace {
+	moved := *w
+	moved.opts.Refs = map[string]string{name: ref}
+	if tell != nil {
+		moved.opts.Tell = tell
+	}
+	return &moved
+}
+
 // askedRef is what RefVar holds; a folder that was named outright goes before it.
 func (w *Workspace) askedRef(c config.Component) string {
-	if w.opts.Overrides[c.Name] != "" {
-		return ""
+	if ref := w.opts.Refs[c.Name]; ref != "" || w.opts.Overrides[c.Name] != "" {
+		return ref
 	}
 	return os.Getenv(RefVar(c))
 }
@@ -182,7 +203,24 @@ func (w *Workspace) Tree(ctx context.Context, p Pinned, pristine bool) (*source.
 // Pristine makes a ref's pristine tree available as git objects, without
 // writing it anywhere else.
 func (w *Workspace) Pristine(ctx context.Context, p Pinned) (source.Pristine, error) {
-	return w.store.Pristine(ctx, w.request(p))
+	req := w.request(p)
+	if req.Override != "" {
+		return w.store.Pristine(ctx, req) // a folder may change
+	}
+	key := fmt.Sprintf("%s\x00%s\x00%t", p.Component.Name, p.Ref, p.Entry == nil)
+	w.read.mu.Lock()
+	found, ok := w.read.trees[key]
+	w.read.mu.Unlock()
+	if ok {
+		return found, nil
+	}
+	found, err := w.store.Pristine(ctx, req)
+	if err == nil {
+		w.read.mu.Lock()
+		w.read.trees[key] = found
+		w.read.mu.Unlock()
+	}
+	return found, err
 }
 
 // CheckSeries judges p's series against ref. Away from the pin, the right place
