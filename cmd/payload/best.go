@@ -48,7 +48,7 @@ func (a *app) configures(w *workspace.Workspace, name string, presets []string) 
 	return search.Check{Name: "presets", Do: func(ctx context.Context, ref string) (bool, string, error) {
 		for _, preset := range presets {
 			dir := filepath.Join(w.File.Root, "build", "best", preset)
-			_, err := build.Run(ctx, w.Moved(name, ref, func(string, ...any) {}), voice.New(io.Discard), build.Options{
+			_, err := build.Run(ctx, w.Quiet().Moved(name, ref), voice.New(io.Discard), build.Options{
 				Preset: preset, ConfigureOnly: true, Binary: dir,
 			})
 			if rm := os.RemoveAll(dir); rm != nil && err == nil {
@@ -122,8 +122,8 @@ func printBest(w io.Writer, f search.Found) {
 			again = ", and applies again at " + f.Latest
 		}
 		fmt.Fprintf(w, "  %-*s  applies up to %s, %s at %s%s\n", width, b.File, b.After, b.Verdict, b.Ref, again)
-		for line := range strings.Lines(b.Detail) {
-			fmt.Fprintf(w, "      %s\n", strings.TrimRight(line, "\n"))
+		for _, line := range splitDetail(b.Detail) {
+			fmt.Fprintf(w, "      %s\n", line)
 		}
 	}
 	if s := f.Step; s != nil && s.Ref != "" && s.Ref != f.Ref {

@@ -88,11 +88,29 @@ func failureOf(ctx context.Context, err error) failure {
 	if _, ok := as[*search.NotListedError](err); ok {
 		return failure{code: exitUsage, hint: "payload status"}
 	}
+	if e, ok := as[*search.BisectOpenError](err); ok {
+		return failure{code: exitFailed, hint: "payload bisect " + e.Component + " --continue, or --abort to forget it"}
+	}
+	if e, ok := as[*search.NoBisectionError](err); ok {
+		return failure{code: exitUsage, hint: "payload bisect " + e.Component + " OLD..NEW -- COMMAND"}
+	}
+	if e, ok := as[*search.BisectStopError](err); ok {
+		return failure{code: exitFailed, hint: "less " + e.Log + "; payload bisect " + e.Component + " --continue asks that ref again"}
+	}
+	if e, ok := as[*search.BisectEndError](err); ok {
+		return failure{code: exitFailed, hint: "payload bisect " + e.Component + " --abort, then choose another end"}
+	}
 	if e, ok := as[*patch.ConflictError](err); ok {
 		return failure{code: exitConflict, hint: "payload patch check " + e.Report.Component}
 	}
 	if e, ok := as[*noPatchesError](err); ok {
 		return failure{code: exitFailed, hint: "add \"patches: FOLDER\" to " + e.component + " in " + config.FileName}
+	}
+	if _, ok := as[*source.MergeError](err); ok {
+		return failure{code: exitFailed, hint: "import the commits that it merged, one by one"}
+	}
+	if e, ok := as[*noCommitError](err); ok {
+		return failure{code: exitFailed, hint: "import a file in its place, made where the commit is: git format-patch -1 " + e.commit}
 	}
 	if e, ok := as[*noSuchPatchError](err); ok {
 		return failure{code: exitUsage, hint: "payload patch check " + e.component}

@@ -17,6 +17,7 @@ import (
 	"payload/internal/patch"
 	"payload/internal/pin"
 	"payload/internal/run"
+	"payload/internal/search"
 	"payload/internal/source"
 	"payload/internal/verify"
 )
@@ -40,6 +41,15 @@ func TestFailures(t *testing.T) {
 		{&launcherError{name: "nope", err: errors.New("x")}, exitUsage, "--launcher none"},
 		{&pin.Disagreement{Component: "c"}, exitFindings, "payload lock c"},
 		{&pin.MovedTagError{Component: "c"}, exitFailed, "payload lock c"},
+		{&pin.CopyError{Component: "c"}, exitFailed, "copies of c in payload.yaml"},
+		{&search.UnorderedError{Component: "c"}, exitFailed, "tags of c"},
+		{&search.NotListedError{Component: "c"}, exitUsage, "payload status"},
+		{&search.BisectOpenError{Component: "c"}, exitFailed, "payload bisect c --continue"},
+		{&search.NoBisectionError{Component: "c"}, exitUsage, "payload bisect c OLD..NEW"},
+		{&search.BisectStopError{Component: "c", Log: "x.log"}, exitFailed, "less x.log"},
+		{&search.BisectEndError{Component: "c"}, exitFailed, "payload bisect c --abort"},
+		{&noCommitError{commit: "1234", err: &source.MergeError{}}, exitFailed, "one by one"},
+		{&noCommitError{commit: "1234", err: errors.New("x")}, exitFailed, "git format-patch -1 1234"},
 		{&patch.ConflictError{Report: patch.Report{Component: "c"}}, exitConflict, "payload patch check c"},
 		{&patch.NoWorkFolderError{Dir: "d"}, exitFailed, "payload patch new"},
 		{&patch.WorkError{Dir: "d"}, exitFailed, "git -C d status"},

@@ -22,7 +22,7 @@ func newPatchCmd(a *app) *cobra.Command {
 	}
 	cmd.AddCommand(
 		newPatchCheckCmd(a, runPatchCheck), newPatchEditCmd(a, runPatchEdit), newPatchExplainCmd(a, runPatchExplain),
-		newPatchExportCmd(a, runPatchExport), newPatchNewCmd(a, runPatchNew), newPatchRefreshCmd(a, runPatchRefresh),
+		newPatchExportCmd(a, runPatchExport), newPatchImportCmd(a, runPatchImport), newPatchNewCmd(a, runPatchNew), newPatchRefreshCmd(a, runPatchRefresh),
 	)
 	return cmd
 }
@@ -113,12 +113,15 @@ func printPatchReport(w io.Writer, r patch.Report) {
 	}
 	for _, v := range r.Patches {
 		fmt.Fprintf(w, "  %-*s  %s\n", width, v.File, v.Verdict)
-		for _, line := range strings.Split(strings.TrimSpace(v.Detail), "\n") {
-			if line != "" {
-				fmt.Fprintf(w, "      %s\n", line)
-			}
+		for _, line := range splitDetail(v.Detail) {
+			fmt.Fprintf(w, "      %s\n", line)
 		}
 	}
+}
+
+// splitDetail gives the facts of a verdict, one a line.
+func splitDetail(detail string) []string {
+	return strings.FieldsFunc(detail, func(r rune) bool { return r == '\n' })
 }
 
 type patchEditOptions struct {

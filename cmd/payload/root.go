@@ -47,7 +47,11 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	defer stop()
 	root := newRootCmd(a)
 	// Known before the flags are parsed, since parsing them may fail.
-	a.json = slices.Contains(args, "--json")
+	own := args
+	if i := slices.Index(args, "--"); i >= 0 {
+		own = args[:i] // what follows is another program's
+	}
+	a.json = slices.Contains(own, "--json")
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(out)
@@ -103,6 +107,7 @@ func newRootCmd(a *app) *cobra.Command {
 		return &usageError{err: err, command: cmd.CommandPath()}
 	})
 	root.AddCommand(
+		newBisectCmd(a, runBisect),
 		newBuildCmd(a, runBuild),
 		newCacheCmd(a, runCache),
 		newDoctorCmd(a, runDoctor),

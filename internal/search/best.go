@@ -131,7 +131,7 @@ func Best(ctx context.Context, w *workspace.Workspace, name string, opts BestOpt
 		return f, nil
 	}
 	f.Latest = newer[len(newer)-1]
-	s := &prober{w: w, p: list.Pinned, refs: newer, opts: opts, reports: map[int]patch.Report{}, probes: map[int]*Probe{}}
+	s := &prober{w: w.Quiet(), p: list.Pinned, refs: newer, opts: opts, reports: map[int]patch.Report{}, probes: map[int]*Probe{}}
 	search := newAsked(len(newer), func(i int) (outcome, error) { return s.ask(ctx, i) })
 	best, broken, err := search.newest(Probes)
 	if err != nil {

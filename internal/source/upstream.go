@@ -147,7 +147,11 @@ func (s *Store) fetch(ctx context.Context, req Request, up *upstream, commit str
 	}
 	if config.IsObjectID(req.Ref) {
 		// Nothing was asked yet: a fetch has no limit on its first answer.
-		if err := up.reachable(ctx); err != nil {
+		timeout, err := pin.Timeout()
+		if err != nil {
+			return err
+		}
+		if err := reachable(ctx, up.location, timeout); err != nil {
 			return err
 		}
 	}
@@ -168,21 +172,6 @@ func (s *Store) fetch(ctx context.Context, req Request, up *upstream, commit str
 			return err
 		}
 		return fmt.Errorf("%s moved to %s meanwhile", up.answer.Name, got)
-	}
-	return nil
-}
-
-// reachable fails quickly where upstream doesn't answer at all.
-func (u *upstream) reachable(ctx context.Context) error {
-	timeout, err := pin.Timeout()
-	if err != nil {
-		return err
-	}
-	late := fmt.Errorf("no answer within %s", timeout)
-	asking, cancel := context.WithTimeoutCause(ctx, timeout, late)
-	defer cancel()
-	if _, err := git.LsRemote(asking, u.location, "HEAD"); err != nil {
-		return &pin.UnreachableError{Location: u.location, Err: err}
 	}
 	return nil
 }

@@ -149,14 +149,18 @@ func (w *Workspace) At(p Pinned, ref string) Pinned {
 func RefVar(c config.Component) string { return "PAYLOAD_REF_" + c.Var() }
 
 // Moved is w with one component at another ref than its pin, its series carried
-// there. tell, where not nil, takes the place of w's own.
-func (w *Workspace) Moved(name, ref string, tell func(format string, args ...any)) *Workspace {
+// there.
+func (w *Workspace) Moved(name, ref string) *Workspace {
 	moved := *w
 	moved.opts.Refs = map[string]string{name: ref}
-	if tell != nil {
-		moved.opts.Tell = tell
-	}
 	return &moved
+}
+
+// Quiet is w without a word about its steps, for asking many refs.
+func (w *Workspace) Quiet() *Workspace {
+	quiet := *w
+	quiet.opts.Tell = nil
+	return &quiet
 }
 
 // askedRef is what RefVar holds; a folder that was named outright goes before it.
