@@ -87,21 +87,41 @@ func family(ref string) string {
 // names of one form by number, versions by precedence. ok is false where only
 // commits could tell.
 func Compare(a, b string) (order int, ok bool) {
-	of := family(a)
-	switch {
-	case a == b:
+	if a == b {
 		return 0, true
-	case of != family(b), of == "3":
-		return 0, false
-	case of == "1":
-		va, errA := version.NewVersion(a)
-		vb, errB := version.NewVersion(b)
-		if errA != nil || errB != nil {
-			return 0, false
-		}
-		return va.Compare(vb), true
 	}
-	return slices.CompareFunc(digits.FindAllString(a, -1), digits.FindAllString(b, -1), compareNumbers), true
+	return nameOf(a).compare(nameOf(b))
+}
+
+// name is a ref taken apart, for comparing it with others of its family.
+type name struct {
+	family  string
+	numbers []string
+	version *version.Version // nil but for versions
+}
+
+func nameOf(ref string) name {
+	n := name{family: family(ref)}
+	switch n.family {
+	case "1":
+		n.version, _ = version.NewVersion(ref) // nil where it has none that can be compared
+	case "3":
+	default:
+		n.numbers = digits.FindAllString(ref, -1)
+	}
+	return n
+}
+
+func (n name) compare(o name) (order int, ok bool) {
+	switch {
+	case n.family != o.family:
+		return 0, false
+	case n.version != nil && o.version != nil:
+		return n.version.Compare(o.version), true
+	case n.numbers == nil || o.numbers == nil:
+		return 0, false
+	}
+	return slices.CompareFunc(n.numbers, o.numbers, compareNumbers), true
 }
 
 // compareNumbers orders digits of any length as numbers.

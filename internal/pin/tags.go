@@ -49,7 +49,7 @@ func InFamily(c config.Component, pinned, ref string) bool {
 	if len(c.Tags) > 0 {
 		return matchesAny(c.Tags, ref)
 	}
-	return family(ref) == family(pinned) && (!prerelease(ref) || prerelease(pinned))
+	return family(ref) == family(pinned) && Numbered(c, ref) && (!prerelease(ref) || prerelease(pinned))
 }
 
 // Numbered says whether a ref can have others of its family: it has a number
@@ -154,22 +154,23 @@ func (f Facts) build(ref string) int { return cmp.Or(BuildNumber(ref), f.Builds[
 func (f Facts) Sort(refs []string) (ordered, unordered []string) {
 	families := map[string][]string{}
 	var kinds []string
-	seen := map[string]bool{}
+	names := map[string]name{}
 	for _, ref := range refs {
-		kind := family(ref)
+		if _, seen := names[ref]; seen {
+			continue
+		}
+		names[ref] = nameOf(ref)
+		kind := names[ref].family
 		if families[kind] == nil {
 			kinds = append(kinds, kind)
 		}
-		if !seen[ref] {
-			seen[ref] = true
-			families[kind] = append(families[kind], ref)
-		}
+		families[kind] = append(families[kind], ref)
 	}
 	merged := merger{}
 	for _, kind := range kinds {
 		list := families[kind]
 		slices.SortStableFunc(list, func(a, b string) int {
-			order, _, _ := f.Compare(a, b)
+			order, _ := names[a].compare(names[b])
 			return order
 		})
 		unordered = append(unordered, merged.add(f, list)...)
@@ -186,10 +187,16 @@ type merger struct {
 // add puts the refs of one family among the others, and gives back those that
 // have no order with any.
 func (m *merger) add(f Facts, list []string) (apart []string) {
-	first := len(m.refs) == 0
+	if len(m.refs) == 0 {
+		m.refs = list
+		for _, ref := range list {
+			m.standings = append(m.standings, f.standing(ref))
+		}
+		return nil
+	}
 	from := 0 // a family's own order holds, whatever its commits say
 	for _, ref := range list {
-		s, at, known := f.standing(ref), from, first
+		s, at, known := f.standing(ref), from, false
 		for i, other := range m.standings {
 			order, _, ok := other.compare(s)
 			known = known || ok
@@ -199,9 +206,6 @@ func (m *merger) add(f Facts, list []string) (apart []string) {
 			if ok && i >= from {
 				at = i + 1
 			}
-		}
-		if first {
-			at = len(m.refs)
 		}
 		if !known {
 			apart = append(apart, ref)

@@ -222,7 +222,7 @@ func (e *ExitError) Error() string {
 	if len(e.Args) > 1 && !strings.HasPrefix(e.Args[1], "-") {
 		name += " " + e.Args[1]
 	}
-	if line := reason(e.Stderr, 3); line != "" {
+	if line := Reason(e.Stderr, 3); line != "" {
 		return fmt.Sprintf("%s: %s: %s", name, how, line)
 	}
 	return fmt.Sprintf("%s: %s", name, how)
@@ -259,10 +259,10 @@ func sameWriter(a, b io.Writer) (same bool) {
 	return a == b
 }
 
-// reason gives the lines of stderr that tell why, n at most: the first that
+// Reason gives the lines of stderr that tell why, n at most: the first that
 // name an error, else the last ones. Advice often follows an error, and what
 // follows from an error is longer than it.
-func reason(stderr string, n int) string {
+func Reason(stderr string, n int) string {
 	var lines, errs []string
 	for line := range strings.FieldsFuncSeq(stderr, func(r rune) bool { return r == '\n' || r == '\r' }) {
 		line = strings.TrimSpace(line)

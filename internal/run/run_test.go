@@ -60,7 +60,7 @@ func TestReason(t *testing.T) {
 		"none":     {"one\n\ntwo\nthree\nfour\n\n", "two; three; four"},
 		"silent":   {"", ""},
 	} {
-		if got := reason(tt.stderr, 3); got != tt.want {
+		if got := Reason(tt.stderr, 3); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}

@@ -115,6 +115,7 @@ func TestBestOf200NamesTheFirstBreakOfEachPatch(t *testing.T) {
 
 // broken105 is tags b100 to b110 with a break at b105.
 func broken105(t *testing.T) testkit.Git {
+	t.Helper()
 	return upstream(t, 100, 110, func(n int) map[string]string {
 		a := map[int]string{10: fmt.Sprintf("build %d", n)}
 		if n >= 105 {

@@ -90,7 +90,7 @@ type BisectProbe struct {
 	Told    bool    `json:"told"` // it was given beforehand; nothing was run
 	Exit    int     `json:"exit"` // of the command; -1 where it wasn't run
 	Seconds float64 `json:"seconds"`
-	Why     string  `json:"why,omitempty"` // the last line of what it printed, or why it wasn't run
+	Why     string  `json:"why,omitempty"` // what it printed of an error, or last; or why it wasn't run
 	Log     string  `json:"log,omitempty"` // relative to the root
 }
 
@@ -425,7 +425,7 @@ func (b *bisector) try(ctx context.Context, ref string) (BisectProbe, error) {
 	case exit.Signal != "" || exit.Code >= exitStop:
 		return p, &BisectStopError{Component: b.state.Component, Ref: ref, Log: p.Log, Err: err}
 	}
-	p.Exit, p.Why = exit.Code, lastLine(path)
+	p.Exit, p.Why = exit.Code, saidIn(path)
 	if exit.Code != exitSkip {
 		p.Mark = Bad
 	}
@@ -446,14 +446,13 @@ func (b *bisector) command(ctx context.Context, ref, tree string, log io.Writer)
 	return err
 }
 
-// lastLine is the last line with something in it of a log.
-func lastLine(path string) string {
+// saidIn is the line of a log that tells why the command failed.
+func saidIn(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return ""
 	}
-	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-	return strings.TrimSpace(lines[len(lines)-1])
+	return run.Reason(string(data), 1)
 }
 
 // commits adds which commits lie between the last good ref and the first bad.
