@@ -162,7 +162,7 @@ func printBisection(w io.Writer, b search.Bisection) error {
 		fmt.Fprintln(w)
 		const most = 20
 		for _, h := range c.List[:min(most, len(c.List))] {
-			fmt.Fprintf(w, "  %.12s %s\n", h.Commit, h.Subject)
+			fmt.Fprintf(w, "  %.12s %s\n", h.ID, h.Subject)
 		}
 		if over := len(c.List) - most; over > 0 {
 			fmt.Fprintf(w, "  … and %d more\n", over)

@@ -220,7 +220,7 @@ func (r *replay) all(ctx context.Context, base string) ([][]*madeFor, error) {
 			return nil, fmt.Errorf("checking %s: %w", p.File, err)
 		}
 		r.report.Patches = append(r.report.Patches, out)
-		if out.Verdict.Failed() {
+		if out.Verdict.failed() {
 			lost = append(lost, p)
 			continue
 		}
@@ -419,11 +419,11 @@ func (j judging) file(ctx context.Context, d FileDiff) (fileFit, error) {
 	if renamed != "" {
 		f.target.RenamedTo = renamed
 		f.details = append([]string{"upstream renamed it to " + renamed}, f.details...)
-		if !f.target.Verdict.Failed() && f.target.Verdict != Upstreamed {
+		if !f.target.Verdict.failed() && f.target.Verdict != Upstreamed {
 			f.target.Verdict = Moved
 		}
 	}
-	if f.target.Verdict.Failed() {
+	if f.target.Verdict.failed() {
 		return f, nil
 	}
 	f.changes = map[string]*entry{}
@@ -495,12 +495,12 @@ func (j judging) content(ctx context.Context, d FileDiff, path string, cur entry
 		if hf.detail != "" {
 			f.details = append(f.details, hf.detail)
 		}
-		if hf.verdict.Failed() {
+		if hf.verdict.failed() {
 			f.hunks = append(f.hunks, h)
 		}
 	}
 	f.target.Verdict = combine(verdicts)
-	if f.target.Verdict.Failed() {
+	if f.target.Verdict.failed() {
 		return f, "", nil
 	}
 	result, ok := applyEdits(s.lines, edits)

@@ -320,7 +320,7 @@ func TestVerdicts(t *testing.T) {
 				if tree != want && want != "any" {
 					t.Errorf("%s: tree %q, want %q (%s)", way, tree, want, report.Patches[0].Detail)
 				}
-				if verdict == "clean" != (report.Result == ResultClean) || report.Patches[0].Verdict.Failed() != (report.Result == ResultConflict) {
+				if verdict == "clean" != (report.Result == ResultClean) || report.Patches[0].Verdict.failed() != (report.Result == ResultConflict) {
 					t.Errorf("%s: %s gives result %s", way, verdict, report.Result)
 				}
 			}

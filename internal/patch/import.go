@@ -289,7 +289,7 @@ func Pick(ctx context.Context, repo git.Repo, pristine, ref string, s Series, m 
 	if err != nil {
 		return fail(err)
 	}
-	if err := copyCommits(ctx, repo, w, commit); err != nil {
+	if _, err := w.Do(ctx, git.Call{Args: []string{"-c", "protocol.version=2", "fetch", "-q", "--no-tags", "--", repo.Dir, commit}}); err != nil {
 		return fail(err)
 	}
 	_, pickErr := w.Do(ctx, git.Call{WorkTree: workdir, Args: []string{"-c", "core.hooksPath=" + os.DevNull, "cherry-pick", "--allow-empty", commit}})

@@ -185,7 +185,7 @@ func TestLandsWhereGitMerges(t *testing.T) {
 			}
 			same := true
 			for i, p := range rep.report.Patches {
-				ours := !p.Verdict.Failed()
+				ours := !p.Verdict.failed()
 				if ours {
 					applied++
 				}

@@ -53,6 +53,9 @@ type Outcome struct {
 	Detail  string   `json:"detail"` // for a person, a fact a line; empty for clean
 }
 
+// Failed says whether the patch is left out of the tree.
+func (o Outcome) Failed() bool { return o.Verdict.failed() }
+
 // Target is one file of a patch.
 type Target struct {
 	Path      string  `json:"path"`
@@ -60,8 +63,8 @@ type Target struct {
 	RenamedTo string  `json:"renamed_to,omitempty"`
 }
 
-// Failed says whether a patch with this verdict is left out of the tree.
-func (v Verdict) Failed() bool {
+// failed says whether a patch with this verdict is left out of the tree.
+func (v Verdict) failed() bool {
 	switch v {
 	case Conflict, Collision, Malformed, Blocked:
 		return true
@@ -86,7 +89,7 @@ func combine(parts []Verdict) Verdict {
 		}
 	}
 	switch {
-	case worst.Failed() || upstreamed == 0:
+	case worst.failed() || upstreamed == 0:
 		return worst
 	case upstreamed == len(parts):
 		return Upstreamed
@@ -100,7 +103,7 @@ func resultOf(patches []Outcome) Result {
 	result := ResultClean
 	for _, p := range patches {
 		switch {
-		case p.Verdict.Failed():
+		case p.Verdict.failed():
 			return ResultConflict
 		case p.Verdict != Clean:
 			result = ResultRefresh
@@ -114,7 +117,7 @@ type ConflictError struct{ Report Report }
 
 func (e *ConflictError) Error() string {
 	for _, p := range e.Report.Patches {
-		if p.Verdict.Failed() {
+		if p.Verdict.failed() {
 			where := e.Report.Component
 			if e.Report.Ref != "" {
 				where = strings.TrimSpace(where + " " + e.Report.Ref)

@@ -148,7 +148,13 @@ func fillWork(ctx context.Context, from, w git.Repo, dir, base, head string) err
 	if err := os.WriteFile(filepath.Join(w.Dir, "info", "attributes"), []byte(git.Attributes), 0o644); err != nil {
 		return err
 	}
-	if err := copyCommits(ctx, from, w, head); err != nil {
+	// Copied, not borrowed: the private repository may be thrown away. Without
+	// a search for deltas it is quick.
+	pack := filepath.Join(w.Dir, "objects", "pack", "pack")
+	if err := os.MkdirAll(filepath.Dir(pack), 0o755); err != nil {
+		return err
+	}
+	if _, err := from.Do(ctx, git.Call{Args: []string{"-c", "pack.compression=1", "pack-objects", "-q", "--revs", "--window=0", pack}, Stdin: strings.NewReader(head + "\n")}); err != nil {
 		return err
 	}
 	for _, args := range [][]string{
@@ -162,18 +168,6 @@ func fillWork(ctx context.Context, from, w git.Repo, dir, base, head string) err
 		}
 	}
 	_, err := w.Do(ctx, git.Call{WorkTree: dir, Args: []string{"reset", "-q", "--hard", head}})
-	return err
-}
-
-// copyCommits puts a commit and all that leads to it into another repository.
-// Copied, not borrowed: the private repository may be thrown away. Without a
-// search for deltas it is quick.
-func copyCommits(ctx context.Context, from, to git.Repo, head string) error {
-	pack := filepath.Join(to.Dir, "objects", "pack", "pack")
-	if err := os.MkdirAll(filepath.Dir(pack), 0o755); err != nil {
-		return err
-	}
-	_, err := from.Do(ctx, git.Call{Args: []string{"-c", "pack.compression=1", "pack-objects", "-q", "--revs", "--window=0", pack}, Stdin: strings.NewReader(head + "\n")})
 	return err
 }
 

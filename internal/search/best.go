@@ -224,7 +224,7 @@ func (s *prober) breaks(ctx context.Context) ([]PatchBreak, error) {
 		before := len(s.order)
 		a := newAsked(len(s.refs), func(i int) (outcome, error) {
 			report, o, err := s.series(ctx, i)
-			if err == nil && o == good && report.Patches[n].Verdict.Failed() {
+			if err == nil && o == good && report.Patches[n].Failed() {
 				o = bad
 			}
 			return o, err

@@ -80,7 +80,7 @@ type Bisection struct {
 type CommitRange struct {
 	From string                 `json:"from,omitempty"` // excluded; empty where no source tells
 	To   string                 `json:"to,omitempty"`
-	List []source.HistoryCommit `json:"list,omitempty"` // newest first; empty where upstream wasn't asked
+	List []source.LineageCommit `json:"list,omitempty"` // newest first; empty where upstream wasn't asked
 }
 
 // BisectProbe is one ref that was asked.
@@ -477,7 +477,7 @@ func (b *bisector) commits(ctx context.Context) error {
 	if note == nil {
 		note = func(string, ...any) {}
 	}
-	h, err := b.w.Store().History(ctx, b.w.File.Location(b.p.Component), note)
+	h, err := b.w.Store().Lineage(ctx, b.w.File.Location(b.p.Component), note)
 	if err == nil {
 		r.List, err = h.Between(ctx, r.From, r.To)
 	}

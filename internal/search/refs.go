@@ -92,7 +92,7 @@ func List(ctx context.Context, w *workspace.Workspace, name string, opts Options
 		opts.tell("note: the upstream of %s was not asked (%s); of the refs that mirrors hold: %s", name, r.Away, strings.Join(r.All, " "))
 	}
 	if opts.History && r.Away == "" && r.mixed() {
-		r.askHistory(ctx, w, opts)
+		r.askLineage(ctx, w, opts)
 		r.All, r.Unordered = r.facts.Sort(refs)
 	}
 	return r, ctx.Err()
@@ -157,8 +157,8 @@ func (r *Refs) mixed() bool {
 	return false
 }
 
-func (r *Refs) askHistory(ctx context.Context, w *workspace.Workspace, opts Options) {
-	h, err := w.Store().History(ctx, w.File.Location(r.Pinned.Component), opts.tell)
+func (r *Refs) askLineage(ctx context.Context, w *workspace.Workspace, opts Options) {
+	h, err := w.Store().Lineage(ctx, w.File.Location(r.Pinned.Component), opts.tell)
 	if err == nil {
 		r.facts.Places, err = h.Places(ctx)
 	}

@@ -8,10 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"payload/internal/git"
-	"payload/internal/pin"
 )
 
 // MergeError is a commit with several parents, which is no single change.
@@ -33,12 +31,9 @@ func (s *Store) Change(ctx context.Context, location, commit string, tell func(f
 		return fail(err)
 	}
 	if !there {
-		timeout, err := pin.Timeout()
-		if err != nil {
-			return "", err
-		}
 		// A fetch has no limit on its first answer.
-		if err := reachable(ctx, location, timeout); err != nil {
+		up := upstream{location: location}
+		if err := up.reachable(ctx); err != nil {
 			return fail(err)
 		}
 		lock, err := s.lockGit(ctx, func() { tell("waiting for another process that fetches") })
@@ -75,7 +70,13 @@ func (s *Store) fetchChange(ctx context.Context, location, commit string) error 
 			return err
 		}
 	}
-	return fetching(ctx, s.repo, nil, "--depth=2", "--no-tags", "--", location, "+"+commit+":"+ref)
+	alive, ctx, done := stall(ctx, nil)
+	defer done()
+	_, err := s.repo.Do(ctx, git.Call{
+		Args:   []string{"-c", "protocol.version=2", "fetch", "--progress", "--depth=2", "--no-tags", "--", location, "+" + commit + ":" + ref},
+		Stderr: alive,
+	})
+	return err
 }
 
 // change lists the parents of a commit as its object names them, whatever git
@@ -101,15 +102,4 @@ func (s *Store) change(ctx context.Context, commit string) (parents []string, th
 		}
 	}
 	return parents, true, nil
-}
-
-// reachable fails quickly where upstream doesn't answer at all.
-func reachable(ctx context.Context, location string, timeout time.Duration) error {
-	late := fmt.Errorf("no answer within %s", timeout)
-	asking, cancel := context.WithTimeoutCause(ctx, timeout, late)
-	defer cancel()
-	if _, err := git.LsRemote(asking, location, "HEAD"); err != nil {
-		return &pin.UnreachableError{Location: location, Err: err}
-	}
-	return nil
 }

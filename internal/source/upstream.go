@@ -147,11 +147,7 @@ func (s *Store) fetch(ctx context.Context, req Request, up *upstream, commit str
 	}
 	if config.IsObjectID(req.Ref) {
 		// Nothing was asked yet: a fetch has no limit on its first answer.
-		timeout, err := pin.Timeout()
-		if err != nil {
-			return err
-		}
-		if err := reachable(ctx, up.location, timeout); err != nil {
+		if err := up.reachable(ctx); err != nil {
 			return err
 		}
 	}
@@ -176,20 +172,44 @@ func (s *Store) fetch(ctx context.Context, req Request, up *upstream, commit str
 	return nil
 }
 
-// fetchInto fetches what, a name or an id.
-func (s *Store) fetchInto(ctx context.Context, req Request, location, what, commit string) error {
-	return fetching(ctx, s.repo, req.Progress, "--depth=1", "--no-tags", "--", location, "+"+what+":"+commitRef(commit))
+// reachable fails quickly where upstream doesn't answer at all.
+func (u *upstream) reachable(ctx context.Context) error {
+	timeout, err := pin.Timeout()
+	if err != nil {
+		return err
+	}
+	late := fmt.Errorf("no answer within %s", timeout)
+	asking, cancel := context.WithTimeoutCause(ctx, timeout, late)
+	defer cancel()
+	if _, err := git.LsRemote(asking, u.location, "HEAD"); err != nil {
+		return &pin.UnreachableError{Location: u.location, Err: err}
+	}
+	return nil
 }
 
-// fetching runs git fetch and stops it when it stalls. progress may be nil.
-func fetching(ctx context.Context, repo git.Repo, progress io.Writer, args ...string) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stalled := fmt.Errorf("upstream fell silent for %s", stallLimit)
-	alive := &pulse{timer: time.AfterFunc(stallLimit, func() { cancel(stalled) }), next: progress}
-	defer alive.timer.Stop()
-	_, err := repo.Do(ctx, git.Call{Args: append([]string{"-c", "protocol.version=2", "fetch", "--progress"}, args...), Stderr: alive})
+// fetchInto fetches what, a name or an id, and stops when it stalls.
+func (s *Store) fetchInto(ctx context.Context, req Request, location, what, commit string) error {
+	alive, ctx, done := stall(ctx, req.Progress)
+	defer done()
+	_, err := s.repo.Do(ctx, git.Call{
+		Args: []string{
+			"-c", "protocol.version=2", "fetch", "--progress", "--depth=1", "--no-tags",
+			"--", location, "+" + what + ":" + commitRef(commit),
+		},
+		Stderr: alive,
+	})
 	return err
+}
+
+// stall ends a context when nothing is written to alive for too long.
+func stall(ctx context.Context, next io.Writer) (alive io.Writer, limited context.Context, done func()) {
+	limited, cancel := context.WithCancelCause(ctx)
+	stalled := fmt.Errorf("upstream fell silent for %s", stallLimit)
+	p := &pulse{timer: time.AfterFunc(stallLimit, func() { cancel(stalled) }), next: next}
+	return p, limited, func() {
+		p.timer.Stop()
+		cancel(nil)
+	}
 }
 
 // pulse passes output on and keeps a timer from firing while there is some.

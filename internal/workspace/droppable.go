@@ -7,7 +7,6 @@ import (
 
 	"payload/internal/patch"
 	"payload/internal/pin"
-	"payload/internal/source"
 )
 
 // Truth is an answer that can't always be given.
@@ -41,7 +40,7 @@ func (w *Workspace) Droppable(ctx context.Context, p Pinned, dropWhen string) (T
 		}
 		return No, fmt.Sprintf("%s comes before %s", p.Ref, c.Ref), nil
 	case "commit":
-		return w.holds(ctx, p, c.Commit)
+		return Unknown, "whether upstream holds commit " + c.Commit + " shows only in its history, which a snapshot lacks", nil
 	case "contains":
 		pristine, err := w.Pristine(ctx, p)
 		if err != nil {
@@ -64,34 +63,4 @@ func (w *Workspace) Droppable(ctx context.Context, p Pinned, dropWhen string) (T
 		return No, fmt.Sprintf("%s does not hold %q yet", c.Path, c.Text), nil
 	}
 	return No, "it is meant to stay", nil
-}
-
-// holds tells whether upstream's history at p's ref holds a commit.
-func (w *Workspace) holds(ctx context.Context, p Pinned, commit string) (Truth, string, error) {
-	unknown := func(why string) (Truth, string, error) {
-		return Unknown, fmt.Sprintf("whether upstream holds commit %s shows only in its history, %s", commit, why), nil
-	}
-	pristine, err := w.Pristine(ctx, p)
-	switch {
-	case err != nil:
-		return Unknown, "", err
-	case pristine.Commit == "":
-		return unknown("which a snapshot lacks")
-	case !w.Asks(source.FromGit):
-		return unknown("and the kinds of source leave git out")
-	}
-	var has bool
-	h, err := w.store.History(ctx, w.File.Location(p.Component), w.tell)
-	if err == nil {
-		has, err = h.Contains(ctx, pristine.Commit, commit)
-	}
-	switch {
-	case ctx.Err() != nil:
-		return Unknown, "", err
-	case err != nil:
-		return unknown("and: " + err.Error())
-	case has:
-		return Yes, fmt.Sprintf("%s holds commit %s", p.Ref, commit), nil
-	}
-	return No, fmt.Sprintf("%s does not hold commit %s", p.Ref, commit), nil
 }
