@@ -104,7 +104,7 @@ func runBisect(ctx context.Context, a *app, opts bisectOptions) error {
 		return err
 	}
 	if opts.abort {
-		return search.AbortBisection(w, opts.component)
+		return search.AbortBisection(ctx, w, opts.component)
 	}
 	dir, err := filepath.Abs(a.dir)
 	if err != nil {

@@ -276,3 +276,41 @@ func TestRange(t *testing.T) {
 		}
 	}
 }
+
+// Which ref of one component goes with a ref of another.
+func TestWanting(t *testing.T) {
+	engine := upstream(t, 1, 4, func(n int) map[string]string { return map[string]string{"e": fmt.Sprint(n)} })
+	binding := upstream(t, 10, 16, func(n int) map[string]string {
+		return map[string]string{"deps": fmt.Sprintf("engine b%d\n", (n-8)/2)}
+	})
+	root := t.TempDir()
+	t.Setenv("PAYLOAD_CACHE", filepath.Join(t.TempDir(), "cache"))
+	testkit.Write(t, filepath.Join(root, "ENGINE"), "b1\n")
+	testkit.Write(t, filepath.Join(root, "BINDING"), "b10\n")
+	testkit.Write(t, filepath.Join(root, "payload.yaml"), fmt.Sprintf(`version: 1
+components:
+  engine: {pin: ENGINE, upstream: %q}
+  binding:
+    pin: BINDING
+    upstream: %q
+    coupled: [{component: engine, path: deps, pattern: '^engine (\S+)$'}]
+`, engine.Dir, binding.Dir))
+	w, err := workspace.Open(t.Context(), workspace.Options{Dir: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, ref := range map[string]string{"b1": "b11", "b2": "b13", "b3": "b15", "b4": "b16", "b5": ""} {
+		got, err := Wanting(t.Context(), w, "binding", "engine", want, Options{})
+		if err != nil || got != ref {
+			t.Errorf("wanting %s: %q, %v; want %q", want, got, err, ref)
+		}
+	}
+	// As a check of the best ref: no later binding goes with the pinned engine.
+	f, err := Best(t.Context(), w, "binding", BestOptions{Checks: []Check{CoupledCheck(w, "binding", nil)}})
+	if err != nil || f.Ref != "b11" || f.Next == nil || f.Next.Check != "coupled pins" || !strings.Contains(f.Next.Why, "binding b12 wants engine b2, and b1 is pinned (deps:1)") {
+		t.Errorf("%+v, next %+v, %v", f, f.Next, err)
+	}
+	if f, err = Best(t.Context(), w, "binding", BestOptions{Checks: []Check{CoupledCheck(w, "binding", map[string]string{"engine": "b3"})}}); err != nil || f.Ref != "b15" {
+		t.Errorf("with the engine at b3: %s, %v", f.Ref, err)
+	}
+}

@@ -45,6 +45,12 @@ const exitSkip = 125
 // where a signal ended its command.
 const exitStop = 128
 
+// The exit codes by which a shell says that it can't run a command.
+const (
+	exitNoProgram = 126
+	exitNoCommand = 127
+)
+
 // Outcome is how a bisection ended.
 type Outcome string
 
@@ -160,7 +166,7 @@ func Bisect(ctx context.Context, w *workspace.Workspace, name string, opts Bisec
 	if b.p, err = w.Asked(name); err != nil {
 		return Bisection{}, err
 	}
-	lock, err := lockBisection(b.dir, name)
+	lock, err := lockBisection(ctx, b.dir, name)
 	if err != nil {
 		return Bisection{}, err
 	}
@@ -181,12 +187,12 @@ func Bisect(ctx context.Context, w *workspace.Workspace, name string, opts Bisec
 }
 
 // AbortBisection forgets an open bisection. Its logs go too.
-func AbortBisection(w *workspace.Workspace, name string) error {
+func AbortBisection(ctx context.Context, w *workspace.Workspace, name string) error {
 	if _, err := w.File.Component(name); err != nil {
 		return err
 	}
 	dir := BisectDir(w, name)
-	lock, err := lockBisection(dir, name)
+	lock, err := lockBisection(ctx, dir, name)
 	if err != nil {
 		return err
 	}
@@ -205,21 +211,28 @@ func AbortBisection(w *workspace.Workspace, name string) error {
 	return nil
 }
 
+// dying is how long a killed process may take to let go of its lock.
+const dying = 2 * time.Second
+
 // lockBisection keeps a second process out.
-func lockBisection(dir, name string) (*flock.Flock, error) {
+func lockBisection(ctx context.Context, dir, name string) (*flock.Flock, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("bisecting %s: %w", name, err)
 	}
 	// Beside the folder, which an abort deletes.
 	lock := flock.New(dir + ".lock")
-	ok, err := lock.TryLock()
-	if err != nil {
-		return nil, fmt.Errorf("bisecting %s: locking %s.lock: %w", name, dir, err)
-	}
-	if !ok {
+	waiting, cancel := context.WithTimeout(ctx, dying)
+	defer cancel()
+	_, err := lock.TryLockContext(waiting, 50*time.Millisecond)
+	switch {
+	case err == nil:
+		return lock, nil
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("bisecting %s: %w", name, context.Cause(ctx))
+	case waiting.Err() != nil:
 		return nil, &BisectOpenError{Component: name, What: "another process is at it"}
 	}
-	return lock, nil
+	return nil, fmt.Errorf("bisecting %s: locking %s.lock: %w", name, dir, err)
 }
 
 // begin reads the state that is there, or makes one.
@@ -241,7 +254,7 @@ func (b *bisector) begin(ctx context.Context, name string) error {
 		s := b.state
 		return &BisectOpenError{Component: name, What: fmt.Sprintf("%s..%s -- %s", s.Old, s.New, strings.Join(s.Command, " "))}
 	}
-	if _, err := run.LookPath(b.opts.Command[0]); err != nil && !strings.ContainsAny(b.opts.Command[0], `/\`) {
+	if _, err := run.LookPath(program(b.opts.Dir, b.opts.Command[0])); err != nil {
 		return err
 	}
 	list, err := List(ctx, b.w, name, Options{History: true, Tell: b.opts.Note})
@@ -334,7 +347,9 @@ func (b *bisector) search(ctx context.Context) error {
 		return err
 	}
 	for _, p := range s.Asked {
-		if p.Mark == Skip && (p.Ref == s.Old || p.Ref == s.New) {
+		// A shell says so of a command that isn't there: no word about the ref.
+		missing := p.Ref == s.Old && (p.Exit == exitNoCommand || p.Exit == exitNoProgram)
+		if missing || p.Mark == Skip && (p.Ref == s.Old || p.Ref == s.New) {
 			return &BisectEndError{Component: s.Component, Ref: p.Ref, Why: p.Why}
 		}
 	}
@@ -432,6 +447,14 @@ func (b *bisector) try(ctx context.Context, ref string) (BisectProbe, error) {
 	return p, nil
 }
 
+// program is a command as a process that runs in dir finds it.
+func program(dir, name string) string {
+	if strings.ContainsAny(name, `/\`) && !filepath.IsAbs(name) {
+		return filepath.Join(dir, name)
+	}
+	return name
+}
+
 // command runs what the user gave, in their own environment: it is no tool of
 // ours.
 func (b *bisector) command(ctx context.Context, ref, tree string, log io.Writer) error {
@@ -442,7 +465,8 @@ func (b *bisector) command(ctx context.Context, ref, tree string, log io.Writer)
 		// A payload below works at this ref, and knows its commit and number.
 		workspace.RefVar(c) + "=" + ref,
 	})
-	_, err := run.Do(ctx, run.Cmd{Dir: b.state.Dir, Args: b.state.Command, Env: env, OnlyEnv: true, Stdout: log, Stderr: log})
+	args := append([]string{program(b.state.Dir, b.state.Command[0])}, b.state.Command[1:]...)
+	_, err := run.Do(ctx, run.Cmd{Dir: b.state.Dir, Args: args, Env: env, OnlyEnv: true, Stdout: log, Stderr: log})
 	return err
 }
 
