@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -215,8 +216,30 @@ func Add(ctx context.Context, repo git.Repo, pristine string, s Series, m Import
 	if err != nil {
 		return nil, report, fmt.Errorf("importing %s: %w", m.Patch.File, err)
 	}
-	changes, err := exportCommits(ctx, repo, head.base, commit, s.Dir, s)
+	changes, err := s.put(ctx, repo, head, commit)
 	return changes, report, err
+}
+
+// put writes one more patch, the last of a series. The others stay as they are,
+// unless one without a number would come after it.
+func (s Series) put(ctx context.Context, repo git.Repo, head ontoHead, commit string) ([]Change, error) {
+	if slices.ContainsFunc(s.Patches, func(p Patch) bool { return p.Number < 0 }) {
+		return exportCommits(ctx, repo, head.base, commit, s.Dir, s)
+	}
+	list, err := format(ctx, repo, head.id, commit)
+	if err != nil {
+		return nil, fmt.Errorf("exporting the series to %s: %w", s.Dir, err)
+	}
+	number, width := 1, 4
+	if n := len(s.Patches); n > 0 {
+		number = s.Patches[n-1].Number + 1
+		width = len(leadingDigits.FindString(s.Patches[n-1].File))
+	}
+	name := fmt.Sprintf("%0*d-%s", width, number, list[0].slug)
+	if err := writeSet(s.Dir, fileSet{place: map[string][]byte{name: list[0].patch.Data}}, nil); err != nil {
+		return nil, err
+	}
+	return []Change{{Kind: Added, File: name}}, nil
 }
 
 // ontoHead is a series as commits of the private repository.

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -440,7 +441,7 @@ func (b *bisector) try(ctx context.Context, ref string) (BisectProbe, error) {
 	case exit.Signal != "" || exit.Code >= exitStop:
 		return p, &BisectStopError{Component: b.state.Component, Ref: ref, Log: p.Log, Err: err}
 	}
-	p.Exit, p.Why = exit.Code, saidIn(path)
+	p.Exit, p.Why = exit.Code, cmp.Or(saidIn(path), exit.Error())
 	if exit.Code != exitSkip {
 		p.Mark = Bad
 	}
