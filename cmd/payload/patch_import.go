@@ -11,6 +11,7 @@ import (
 
 	"payload/internal/config"
 	"payload/internal/patch"
+	"payload/internal/source"
 	"payload/internal/workspace"
 )
 
@@ -92,6 +93,9 @@ func (a *app) readImport(ctx context.Context, w *workspace.Workspace, p workspac
 			return patch.Import{}, &usageError{err: fmt.Errorf("%s is an abbreviated commit, which can't be fetched; give all 40 digits", what), command: "payload patch import"}
 		}
 		return patch.ImportFile(ctx, what)
+	}
+	if !w.Asks(source.FromGit) {
+		return patch.Import{}, &noCommitError{commit: what, err: fmt.Errorf("fetching commit %s: the kinds of source leave git out", what)}
 	}
 	parent, err := w.Store().Change(ctx, w.File.Location(p.Component), what, a.voice.Say)
 	if err != nil {

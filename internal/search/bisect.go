@@ -422,6 +422,9 @@ func (b *bisector) try(ctx context.Context, ref string) (BisectProbe, error) {
 	}
 	path := filepath.Join(b.logs(), strings.ReplaceAll(ref, "/", "_")+".log")
 	p.Log = filepath.ToSlash(strings.TrimPrefix(path, b.w.File.Root+string(filepath.Separator)))
+	if b.opts.Note != nil {
+		b.opts.Note("%s %s: running the command; its output is in %s", b.state.Component, ref, p.Log)
+	}
 	log, err := os.Create(path)
 	if err != nil {
 		return p, fmt.Errorf("bisecting %s: %w", b.state.Component, err)
