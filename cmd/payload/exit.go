@@ -18,6 +18,7 @@ import (
 	"payload/internal/run"
 	"payload/internal/search"
 	"payload/internal/source"
+	"payload/internal/update"
 	"payload/internal/verify"
 )
 
@@ -129,6 +130,27 @@ func failureOf(ctx context.Context, err error) failure {
 	}
 	if e, ok := as[*patch.WorkError](err); ok {
 		return failure{code: exitFailed, hint: "git -C " + e.Dir + " status; when nothing in it is needed any more, delete the folder"}
+	}
+	if e, ok := as[*update.ConflictError](err); ok && e.Conflict.Folder == "" {
+		return failure{code: exitConflict, hint: "without --dry-run it is opened, to be resolved"}
+	}
+	if e, ok := as[*update.ConflictError](err); ok {
+		return failure{code: exitConflict, hint: "resolve it in " + e.Conflict.Folder + " (git status, git add), then: payload update --continue; or: --skip --reason TEXT, --abort"}
+	}
+	if e, ok := as[*patch.UnresolvedError](err); ok {
+		return failure{code: exitConflict, hint: "git -C " + e.Dir + " status; then: payload update --continue; or: --skip --reason TEXT, --abort"}
+	}
+	if e, ok := as[*update.OpenError](err); ok && !e.Busy {
+		return failure{code: exitFailed, hint: "payload update --continue, or payload update --abort"}
+	}
+	if _, ok := as[*update.NoneOpenError](err); ok {
+		return failure{code: exitUsage, hint: "payload update COMPONENT --ref REF"}
+	}
+	if e, ok := as[*update.ChangedError](err); ok {
+		return failure{code: exitFailed, hint: "git diff -- " + strings.Join(e.Paths, " ") + "; put them back as they were, then run the command again; nothing was lost"}
+	}
+	if _, ok := as[*update.BaseError](err); ok {
+		return failure{code: exitUsage, hint: "git branch -a"}
 	}
 	if _, ok := as[*source.DigestError](err); ok {
 		return failure{code: exitVerification, hint: "compare the digest in payload.yaml with the publisher's; nothing of the download was used"}

@@ -18,7 +18,7 @@ import (
 	"payload/internal/testkit"
 )
 
-var update = flag.Bool("update", false, "write the goldens of the scripts anew")
+var rewrite = flag.Bool("update", false, "write the goldens of the scripts anew")
 
 func TestMain(m *testing.M) {
 	commands := map[string]func(){"payload": main}
@@ -37,7 +37,7 @@ func TestScripts(t *testing.T) {
 	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
-		UpdateScripts:       *update,
+		UpdateScripts:       *rewrite,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {

@@ -116,6 +116,7 @@ func newRootCmd(a *app) *cobra.Command {
 		newPatchCmd(a),
 		newSourceCmd(a, runSource),
 		newStatusCmd(a, runStatus),
+		newUpdateCmd(a, runUpdate),
 		newVerifyCmd(a, runVerify),
 		newVersionCmd(a, runVersion),
 	)

@@ -60,12 +60,15 @@ type replay struct {
 	files   *overlay
 	origins [][]*madeFor // by patch and diff; nil where not known
 	renamed map[string]string
+	before  []step // the series on base, as far as it holds there; nil without base
 	steps   []step
+	skip    map[string]bool // files of patches that are judged and left out
 	report  Report
 }
 
 // step is one patch that holds.
 type step struct {
+	place   int // in the series
 	patch   Patch
 	verdict Verdict
 	changes map[string]*entry
@@ -81,6 +84,13 @@ type madeFor struct {
 }
 
 func newReplay(ctx context.Context, repo git.Repo, base, onto string, s Series) (*replay, error) {
+	return newDecided(ctx, repo, base, onto, s, nil)
+}
+
+// newDecided is newReplay with what was decided about some of the patches: on
+// base the series is as it stands, on onto the decisions take the patches'
+// places.
+func newDecided(ctx context.Context, repo git.Repo, base, onto string, s Series, decided map[string]Decision) (*replay, error) {
 	r := &replay{objects: newObjects(repo, onto), onto: onto, series: s}
 	if base != onto {
 		r.base = base
@@ -110,6 +120,7 @@ func newReplay(ctx context.Context, repo git.Repo, base, onto string, s Series) 
 		if err != nil {
 			return r, err
 		}
+		r.before = r.steps
 		for i := range made {
 			for j, m := range made[i] {
 				if m != nil {
@@ -118,9 +129,10 @@ func newReplay(ctx context.Context, repo git.Repo, base, onto string, s Series) 
 			}
 		}
 	}
+	r.decide(decided)
 	r.files = newOverlay(files)
 	_, err = r.all(ctx, r.base)
-	r.report.Result = resultOf(r.report.Patches)
+	r.report.Result = resultOf(r.report.Patches, r.skip)
 	return r, err
 }
 
@@ -220,12 +232,12 @@ func (r *replay) all(ctx context.Context, base string) ([][]*madeFor, error) {
 			return nil, fmt.Errorf("checking %s: %w", p.File, err)
 		}
 		r.report.Patches = append(r.report.Patches, out)
-		if out.Verdict.failed() {
+		if out.Verdict.failed() || r.skip[p.File] {
 			lost = append(lost, p)
 			continue
 		}
 		r.files.change(changes)
-		r.steps = append(r.steps, step{patch: p, verdict: out.Verdict, changes: changes})
+		r.steps = append(r.steps, step{place: i, patch: p, verdict: out.Verdict, changes: changes})
 	}
 	return made, nil
 }
@@ -262,7 +274,7 @@ func (r *replay) one(ctx context.Context, base string, i int, p Patch, made []*m
 		if f.target.Verdict == Conflict {
 			if on := dependsOn(d, f.hunks, lost); on != "" {
 				f.target.Verdict = Blocked
-				f.details = append([]string{"depends on " + on + ", which failed"}, f.details...)
+				f.details = append([]string{"depends on " + on + ", which is not applied"}, f.details...)
 			}
 		}
 		made[j] = f.made

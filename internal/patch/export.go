@@ -61,60 +61,77 @@ type exported struct {
 	parent, tree string // trees before and after
 }
 
+// plan is a series to be written: the whole of it, and what that changes.
+type plan struct {
+	files   map[string][]byte
+	names   []string // by commit
+	set     fileSet
+	changes []Change
+}
+
 // exportCommits writes the commits base..head of repo as the series in dir,
-// where old is what the folder holds. A patch whose message and change are the
-// old one's keeps its bytes, whatever its form; a file keeps its number as
-// long as the order allows.
+// where old is what the folder holds.
 func exportCommits(ctx context.Context, repo git.Repo, base, head, dir string, old Series) ([]Change, error) {
-	fail := func(err error) ([]Change, error) { return nil, fmt.Errorf("exporting the series to %s: %w", dir, err) }
+	p, err := planExport(ctx, repo, base, head, old, nil)
+	if err != nil {
+		return nil, fmt.Errorf("exporting the series to %s: %w", dir, err)
+	}
+	return p.changes, writeSet(dir, p.set, nil)
+}
+
+// planExport is the series that the commits base..head of repo make, in place
+// of old. A patch whose message and change are the old one's keeps its bytes,
+// whatever its form; a file keeps its number as long as the order allows. from
+// says which patch of old each commit continues; nil where their messages tell.
+func planExport(ctx context.Context, repo git.Repo, base, head string, old Series, from []int) (plan, error) {
 	list, err := format(ctx, repo, base, head)
 	if err != nil {
-		return fail(err)
+		return plan{}, err
 	}
-	priors, err := match(ctx, repo, list, old)
-	if err != nil {
-		return fail(err)
+	priors := make([]prior, len(list))
+	for i, k := range from {
+		priors[i].old = &old.Patches[k]
 	}
-	names := number(list, priors)
-	set := fileSet{place: map[string][]byte{}}
-	var changes []Change
+	if from == nil {
+		match(list, priors, old)
+	}
+	if err := compare(ctx, repo, list, priors); err != nil {
+		return plan{}, err
+	}
+	p := plan{files: map[string][]byte{}, names: number(list, priors), set: fileSet{place: map[string][]byte{}}}
 	before := map[string][]byte{}
-	for _, p := range old.Patches {
-		before[p.File] = p.Data
+	for _, o := range old.Patches {
+		before[o.File] = o.Data
 	}
-	kept := map[string]bool{}
 	for i, e := range list {
-		name, data := names[i], e.patch.Data
-		kept[name] = true
+		name, data := p.names[i], e.patch.Data
 		if priors[i].same {
 			data = priors[i].old.Data
 		}
+		p.files[name] = data
 		was, there := before[name]
 		switch {
 		case there && string(was) == string(data):
 			continue
 		case priors[i].old == nil && !there:
-			changes = append(changes, Change{Kind: Added, File: name})
+			p.changes = append(p.changes, Change{Kind: Added, File: name})
 		case priors[i].old != nil && priors[i].old.File != name:
-			changes = append(changes, Change{Kind: Renamed, File: name, From: priors[i].old.File})
+			p.changes = append(p.changes, Change{Kind: Renamed, File: name, From: priors[i].old.File})
 		default:
-			changes = append(changes, Change{Kind: Updated, File: name})
+			p.changes = append(p.changes, Change{Kind: Updated, File: name})
 		}
-		set.place[name] = data
+		p.set.place[name] = data
 	}
-	for _, p := range old.Patches {
-		if kept[p.File] {
+	for _, o := range old.Patches {
+		if _, kept := p.files[o.File]; kept {
 			continue
 		}
-		set.remove = append(set.remove, p.File)
-		if !slices.ContainsFunc(priors, func(t prior) bool { return t.old != nil && t.old.File == p.File }) {
-			changes = append(changes, Change{Kind: Removed, File: p.File})
+		p.set.remove = append(p.set.remove, o.File)
+		if !slices.ContainsFunc(priors, func(t prior) bool { return t.old != nil && t.old.File == o.File }) {
+			p.changes = append(p.changes, Change{Kind: Removed, File: o.File})
 		}
 	}
-	if err := writeSet(dir, set, nil); err != nil {
-		return nil, err
-	}
-	return changes, nil
+	return p, nil
 }
 
 // format makes the canonical patch of each commit.
@@ -172,8 +189,7 @@ type prior struct {
 
 // match finds for each commit the old patch that it came from: the one with
 // the same message, else with the same subject.
-func match(ctx context.Context, repo git.Repo, list []exported, old Series) ([]prior, error) {
-	priors := make([]prior, len(list))
+func match(list []exported, priors []prior, old Series) {
 	used := map[string]bool{}
 	find := func(i int, is func(Message) bool) {
 		for k := range old.Patches {
@@ -190,6 +206,10 @@ func match(ctx context.Context, repo git.Repo, list []exported, old Series) ([]p
 	for i, e := range list {
 		find(i, func(m Message) bool { return m.Subject == e.patch.Message.Subject })
 	}
+}
+
+// compare finds out which patches say and do what their old ones did.
+func compare(ctx context.Context, repo git.Repo, list []exported, priors []prior) error {
 	for i, e := range list {
 		p := priors[i].old
 		if p == nil || p.Malformed != "" || !p.Message.same(e.patch.Message) {
@@ -204,11 +224,11 @@ func match(ctx context.Context, repo git.Repo, list []exported, old Series) ([]p
 		only := *p
 		report, tree, err := Check(ctx, repo, e.parent, Series{Patches: []Patch{only}})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		priors[i].same = report.Result == ResultClean && tree == e.tree
 	}
-	return priors, nil
+	return nil
 }
 
 // sameDiff says whether two diffs change the same lines in the same way. Blob

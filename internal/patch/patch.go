@@ -82,6 +82,16 @@ func Load(dir string) (Series, error) {
 	return s, nil
 }
 
+// NewSeries is Load for files that are in memory.
+func NewSeries(dir string, files map[string][]byte) Series {
+	s := Series{Dir: dir}
+	for name, data := range files {
+		s.Patches = append(s.Patches, Parse(name, data))
+	}
+	s.order()
+	return s
+}
+
 // order sorts the series and marks what shares a number with one before it:
 // which of the two comes first is nowhere said.
 func (s *Series) order() {

@@ -99,10 +99,13 @@ func combine(parts []Verdict) Verdict {
 	return Partial
 }
 
-func resultOf(patches []Outcome) Result {
+// resultOf sums up the patches that are not left out.
+func resultOf(patches []Outcome, skip map[string]bool) Result {
 	result := ResultClean
 	for _, p := range patches {
 		switch {
+		case skip[p.File]:
+			result = ResultRefresh
 		case p.Verdict.failed():
 			return ResultConflict
 		case p.Verdict != Clean:

@@ -119,7 +119,7 @@ func open(ctx context.Context, repo git.Repo, pristine, ref string, s Series, wo
 	}
 	w := git.Repo{Dir: filepath.Join(tmp, ".git")}
 	head := chain[len(chain)-1].id
-	if err := fillWork(ctx, repo, w, tmp, chain[0].id, head); err != nil {
+	if err := fillWork(ctx, repo, w, tmp, chain[0].id, head, ""); err != nil {
 		return fail(err)
 	}
 	state := workState{Head: head, Title: title, Series: digests(s)}
@@ -136,8 +136,8 @@ func open(ctx context.Context, repo git.Repo, pristine, ref string, s Series, wo
 }
 
 // fillWork makes the repository w in dir hold the commits up to head, checked
-// out.
-func fillWork(ctx context.Context, from, w git.Repo, dir, base, head string) error {
+// out, and those up to also; an empty one is none.
+func fillWork(ctx context.Context, from, w git.Repo, dir, base, head, also string) error {
 	if err := os.MkdirAll(filepath.Join(w.Dir, "info"), 0o755); err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func fillWork(ctx context.Context, from, w git.Repo, dir, base, head string) err
 	if err := os.MkdirAll(filepath.Dir(pack), 0o755); err != nil {
 		return err
 	}
-	if _, err := from.Do(ctx, git.Call{Args: []string{"-c", "pack.compression=1", "pack-objects", "-q", "--revs", "--window=0", pack}, Stdin: strings.NewReader(head + "\n")}); err != nil {
+	if _, err := from.Do(ctx, git.Call{Args: []string{"-c", "pack.compression=1", "pack-objects", "-q", "--revs", "--window=0", pack}, Stdin: strings.NewReader(strings.TrimSpace(head+"\n"+also) + "\n")}); err != nil {
 		return err
 	}
 	for _, args := range [][]string{

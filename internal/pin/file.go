@@ -108,14 +108,15 @@ func (e Entry) check(tree *ast.File, where string) error {
 
 // Save writes root's payload.lock in the order that l has; see Sort.
 func (l *Lock) Save(root string) error {
-	data, err := l.encode()
+	data, err := l.Encode()
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", LockName, err)
+		return err
 	}
 	return atomicfile.Write(filepath.Join(root, LockName), data, 0o644)
 }
 
-func (l *Lock) encode() ([]byte, error) {
+// Encode is the text of a payload.lock.
+func (l *Lock) Encode() ([]byte, error) {
 	doc := document{Version: 1, Entries: slices.Clone(l.Entries)}
 	if doc.Entries == nil {
 		doc.Entries = []Entry{}
@@ -127,7 +128,7 @@ func (l *Lock) encode() ([]byte, error) {
 	}
 	body, err := yaml.MarshalWithOptions(doc, yaml.IndentSequence(true))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("writing %s: %w", LockName, err)
 	}
 	return append([]byte(lockHeader), body...), nil
 }

@@ -53,6 +53,13 @@ func (w *Workspace) Relock(ctx context.Context, name string) (pin.Entry, error) 
 	if err != nil {
 		return pin.Entry{}, err
 	}
+	return w.RelockAs(ctx, p)
+}
+
+// RelockAs is Relock for a component with another pin or series than the
+// repository holds.
+func (w *Workspace) RelockAs(ctx context.Context, p Pinned) (pin.Entry, error) {
+	name := p.Component.Name
 	old, _ := w.Lock.Entry(name, p.Ref)
 	entry := pin.Entry{Component: name, Ref: p.Ref, Build: pin.BuildNumber(p.Ref), Patches: p.Series.Digests()}
 	var unread []string

@@ -227,6 +227,11 @@ func (w *Workspace) Pristine(ctx context.Context, p Pinned) (source.Pristine, er
 	return found, err
 }
 
+// History is upstream's history of p's component, up to the commits.
+func (w *Workspace) History(ctx context.Context, p Pinned, commits ...string) (source.History, error) {
+	return w.store.History(ctx, w.request(p), commits...)
+}
+
 // CheckSeries judges p's series against ref. Away from the pin, the right place
 // for a hunk is where the merge from the pinned tree lands.
 func (w *Workspace) CheckSeries(ctx context.Context, p Pinned, ref string) (patch.Report, error) {
