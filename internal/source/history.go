@@ -138,4 +138,3 @@ func (h History) log(ctx context.Context, args ...string) ([]Commit, error) {
 	}
 	return list, nil
 }
-

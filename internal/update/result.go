@@ -109,8 +109,8 @@ type Conflict struct {
 	Folder    string        `json:"folder,omitempty"` // relative to the root; empty in a dry run
 	Unmerged  []string      `json:"unmerged"`
 	Sides     []Side        `json:"sides"`
-	Manual    bool          `json:"manual"`  // there is nothing to merge: the change has to be made by hand
-	Settled   bool          `json:"settled"` // git merges it without a conflict, in a place that may be wrong
+	Manual    bool          `json:"manual"`            // there is nothing to merge: the change has to be made by hand
+	Settled   bool          `json:"settled"`           // git merges it without a conflict, in a place that may be wrong
 	History   string        `json:"history,omitempty"` // why no commit is named
 }
 

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gofrs/flock"
@@ -43,9 +45,12 @@ type state struct {
 	Stopped *stopped                      `json:"stopped,omitempty"`
 
 	// From here on for an update that was written to the repository.
-	Result *Result    `json:"result,omitempty"`
-	Built  bool       `json:"built"`
-	Before *committed `json:"before,omitempty"` // where HEAD was before the commits
+	Result *Result `json:"result,omitempty"`
+	// Written: every file was in its place. What a person changes after that, to
+	// make it build, is theirs.
+	Written bool       `json:"written"`
+	Built   bool       `json:"built"`
+	Before  *committed `json:"before,omitempty"` // where HEAD was before the commits
 }
 
 // move is one component that moves.
@@ -101,9 +106,11 @@ func (s *state) name() string {
 // place is the update's folder in one repository.
 type place struct{ root string }
 
-func (p place) dir() string                    { return filepath.Join(p.root, filepath.FromSlash(folder)) }
-func (p place) internal(name ...string) string { return filepath.Join(append([]string{p.dir(), ".state"}, name...)...) }
-func (p place) work(component string) string   { return filepath.Join(p.dir(), component) }
+func (p place) dir() string { return filepath.Join(p.root, filepath.FromSlash(folder)) }
+func (p place) internal(name ...string) string {
+	return filepath.Join(append([]string{p.dir(), ".state"}, name...)...)
+}
+func (p place) work(component string) string { return filepath.Join(p.dir(), component) }
 
 // Open tells which update is open in a repository; empty for none.
 func Open(w *workspace.Workspace) (string, error) {
@@ -160,13 +167,13 @@ func (p place) make() (made []string, err error) {
 
 // hold takes the lock for this process.
 func (p place) hold() (release func(), err error) {
-	path := filepath.Join(p.dir(), ".lock")
-	lock := flock.New(path)
+	name := filepath.Join(p.dir(), ".lock")
+	lock := flock.New(name)
 	ok, err := lock.TryLock()
 	if err == nil && ok {
 		// The process that held it may have deleted the file meanwhile. Then
 		// another file has the name, and its lock is the one that counts.
-		now := flock.New(path)
+		now := flock.New(name)
 		again, errAgain := now.TryLock()
 		if errAgain == nil && !again {
 			_ = now.Close()
@@ -178,7 +185,7 @@ func (p place) hold() (release func(), err error) {
 	switch {
 	case err != nil:
 		_ = lock.Close()
-		return nil, fmt.Errorf("opening an update: locking %s: %w", path, err)
+		return nil, fmt.Errorf("opening an update: locking %s: %w", name, err)
 	case !ok:
 		_ = lock.Close()
 		return nil, &OpenError{Busy: true}
@@ -186,31 +193,53 @@ func (p place) hold() (release func(), err error) {
 	return func() { _ = lock.Close() }, nil
 }
 
-// clear deletes the folder, state.json after everything that needs it.
+// clear ends the update: without state.json there is none, and what is left of
+// its folder is litter.
 func (p place) clear(s *state, at func(string)) error {
-	fail := func(err error) error { return fmt.Errorf("closing the update: %w", err) }
-	for _, m := range s.Moves {
-		for _, dir := range []string{p.work(m.Component), p.work(m.Component) + ".new"} {
-			if err := os.RemoveAll(dir); err != nil {
-				return fail(err)
-			}
-			at("work folder gone")
-		}
+	if err := os.Remove(p.internal(stateFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("closing the update: %w", err)
 	}
-	// First what would have to be repeated, then that there is anything to repeat.
-	for _, name := range []string{journalFile, "tmp", "new", "old", stateFile} {
-		if err := os.RemoveAll(p.internal(name)); err != nil {
-			return fail(err)
-		}
-		at(name + " gone")
+	at("over")
+	return p.sweep(s.Made, at)
+}
+
+// sweep deletes the folder of an update that is over, and folders that were made for it.
+func (p place) sweep(made []string, at func(string)) error {
+	entries, err := os.ReadDir(p.dir())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("closing the update: %w", err)
 	}
-	for _, path := range []string{p.internal(), filepath.Join(p.dir(), ".lock")} {
-		if err := os.RemoveAll(path); err != nil {
-			return fail(err)
+	for _, e := range entries {
+		if e.Name() == ".lock" { // last: it is held
+			continue
 		}
+		if err := os.RemoveAll(filepath.Join(p.dir(), e.Name())); err != nil {
+			return fmt.Errorf("closing the update: %w", err)
+		}
+		at("swept " + e.Name())
 	}
-	for i := len(s.Made) - 1; i >= 0; i-- {
-		_ = os.Remove(filepath.Join(p.root, filepath.FromSlash(s.Made[i]))) // not empty: others use it by now
+	if err := os.RemoveAll(filepath.Join(p.dir(), ".lock")); err != nil {
+		return fmt.Errorf("closing the update: %w", err)
+	}
+	for _, dir := range slices.Backward(made) {
+		_ = os.Remove(filepath.Join(p.root, filepath.FromSlash(dir))) // not empty: others use it by now
 	}
 	return nil
+}
+
+// litter deletes what a process left that was killed while it closed an update.
+// Which folders it had made nobody knows any more; empty ones are no loss.
+func (p place) litter() error {
+	if _, err := os.Stat(p.dir()); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	release, err := p.hold()
+	if err != nil {
+		return err
+	}
+	defer release()
+	if s, err := p.load(); err != nil || s != nil {
+		return err
+	}
+	return p.sweep([]string{path.Dir(folder), folder}, func(string) {})
 }

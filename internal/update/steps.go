@@ -27,7 +27,7 @@ func (j *job) run(ctx context.Context) error {
 		{"sources", j.sources, func() bool { return !written }},
 		{"rebase", j.rebase, func() bool { return !written }},
 		{"prove", j.prove, func() bool { return !written }},
-		{"write", j.write, func() bool { return !j.dry && j.result.Status != Unchanged }},
+		{"write", j.write, func() bool { return !j.dry && !j.state.Written && j.result.Status != Unchanged }},
 		{"build", j.builds, func() bool { return !j.dry && j.state.Preset != "" && !j.state.Built && j.result.Status != Unchanged }},
 		{"commit", j.commits, func() bool { return !j.dry && j.state.Commit && j.result.Status != Unchanged }},
 	}
@@ -385,6 +385,10 @@ func (j *job) write(context.Context) error {
 		j.at("decided on the journal")
 	}
 	if err := j.forward(*j.journal, j.at); err != nil {
+		return err
+	}
+	j.state.Written = true
+	if err := j.save(j.state); err != nil {
 		return err
 	}
 	j.v.Say("%d files: %s", len(j.journal.Files), strings.Join(slices.Concat(j.result.Files.Mechanical, j.result.Files.Content), ", "))

@@ -124,6 +124,9 @@ func (j *job) start(ctx context.Context, opts Options) error {
 
 // open claims the repository for this update.
 func (j *job) open() (release func(), err error) {
+	if err := j.litter(); err != nil {
+		return nil, err
+	}
 	made, err := j.make()
 	if err != nil {
 		return nil, err
@@ -153,7 +156,13 @@ func (j *job) open() (release func(), err error) {
 // resolved is a *patch.UnresolvedError.
 func Continue(ctx context.Context, w *workspace.Workspace, v *voice.Voice, build Builder, how Finish) (Result, error) {
 	j := newJob(w, v, build)
-	err := j.reopen(ctx, "--continue", how, func() error {
+	err := j.reopen(ctx, "--continue", how, j.resolution(ctx))
+	return j.result, err
+}
+
+// resolution takes what was made of the conflict that the update stopped at.
+func (j *job) resolution(ctx context.Context) func() error {
+	return func() error {
 		at := j.state.Stopped
 		if at == nil {
 			return nil
@@ -164,8 +173,7 @@ func Continue(ctx context.Context, w *workspace.Workspace, v *voice.Voice, build
 		}
 		j.decide(decided{Verdict: at.Verdict, Detail: at.Detail, Resolved: resolved})
 		return nil
-	})
-	return j.result, err
+	}
 }
 
 // Skip leaves out the patch that the open update stopped at, and goes on.
@@ -238,11 +246,11 @@ func (j *job) reopen(ctx context.Context, asked string, how Finish, settle func(
 // enter loads the open update and holds it.
 func (j *job) enter(asked string) (release func(), err error) {
 	s, err := j.load()
-	if err == nil && s == nil {
-		err = &NoneOpenError{Asked: asked}
-	}
 	if err != nil {
 		return nil, err
+	}
+	if s == nil {
+		return nil, errors.Join(&NoneOpenError{Asked: asked}, j.litter())
 	}
 	if release, err = j.hold(); err != nil {
 		return nil, err
