@@ -19,6 +19,7 @@ import (
 	"payload/internal/run"
 	"payload/internal/search"
 	"payload/internal/source"
+	"payload/internal/update"
 	"payload/internal/verify"
 )
 
@@ -40,6 +41,15 @@ func TestFailures(t *testing.T) {
 		{&verify.FolderError{Dir: "x", Err: errors.New("y")}, exitUsage, "payload verify dist/PRESET"},
 		{&launcherError{name: "nope", err: errors.New("x")}, exitUsage, "--launcher none"},
 		{&pin.Disagreement{Component: "c"}, exitFindings, "payload lock c"},
+		{&update.ConflictError{Conflict: update.Conflict{Folder: "build/update/c"}}, exitConflict, "build/update/c"},
+		{&update.ConflictError{}, exitConflict, "--dry-run"},
+		{&patch.UnresolvedError{Dir: "d"}, exitConflict, "git -C d status"},
+		{&update.OpenError{Update: "c to r"}, exitFailed, "payload update --continue"},
+		{&update.OpenError{Busy: true}, exitFailed, ""},
+		{&update.NoneOpenError{}, exitUsage, "payload update COMPONENT"},
+		{&update.ChangedError{Paths: []string{"f"}}, exitFailed, "git diff -- f"},
+		{&update.BaseError{Err: errors.New("x")}, exitUsage, "git branch"},
+		{&update.BuildError{Err: &build.UnverifiedError{Dir: "d"}}, exitVerification, "payload verify d"},
 		{&pin.MovedTagError{Component: "c"}, exitFailed, "payload lock c"},
 		{&pin.CopyError{Component: "c"}, exitFailed, "copies of c in payload.yaml"},
 		{&search.UnorderedError{Component: "c"}, exitFailed, "tags of c"},

@@ -12,6 +12,7 @@ import (
 
 	"payload/internal/pin"
 	"payload/internal/search"
+	"payload/internal/update"
 	"payload/internal/workspace"
 )
 
@@ -29,6 +30,7 @@ func newStatusCmd(a *app, do func(context.Context, *app, statusOptions) error) *
 type statusReport struct {
 	Schema     string            `json:"schema"`
 	Root       string            `json:"root"`
+	Update     string            `json:"update,omitempty"` // the one that is open: "llama.cpp to b11312"
 	Components []componentStatus `json:"components"`
 }
 
@@ -51,6 +53,9 @@ func runStatus(ctx context.Context, a *app, _ statusOptions) error {
 		return err
 	}
 	report := statusReport{Schema: "payload.status/v1", Root: w.File.Root}
+	if report.Update, err = update.Open(w); err != nil {
+		return err
+	}
 	for _, c := range w.File.Components {
 		s, err := statusOf(w, c.Name)
 		if err != nil {
@@ -88,6 +93,9 @@ func runStatus(ctx context.Context, a *app, _ statusOptions) error {
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
+	}
+	if report.Update != "" {
+		a.voice.Say("the update of %s is open\nhint: payload update --continue, or payload update --abort", report.Update)
 	}
 	for _, s := range report.Components {
 		if s.Problem != "" {

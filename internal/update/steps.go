@@ -55,7 +55,10 @@ func (j *job) run(ctx context.Context) error {
 func (j *job) sources(ctx context.Context) error {
 	for i := 0; i < len(j.comps); i++ {
 		c := j.comps[i]
-		var err error
+		err := j.w.Unmoved(ctx, c.now)
+		if err != nil {
+			return err
+		}
 		if c.old, err = j.w.Pristine(ctx, c.now); err != nil {
 			return err
 		}
@@ -156,7 +159,7 @@ func (j *job) decisions(ctx context.Context, c *component) (map[string]patch.Dec
 	list := map[string]patch.Decision{}
 	for _, p := range c.now.Series.Patches {
 		when, _ := p.Message.Trailer(patch.DropWhen)
-		holds, why, err := j.w.Droppable(ctx, c.to, when)
+		holds, why, err := j.w.Droppable(ctx, c.to.Settled(c.new), when)
 		if err != nil {
 			return nil, err
 		}

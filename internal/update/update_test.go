@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"payload/internal/patch"
+	"payload/internal/pin"
 	"payload/internal/testkit"
 )
 
@@ -337,6 +338,40 @@ func TestBase(t *testing.T) {
 	if r, err = f.start(t, Options{Ref: "b101", Base: "HEAD"}); err != nil || r.Updates[0].Base.Ref != "b101" {
 		t.Errorf("base %+v, %v", r.Updates[0].Base, err)
 	}
+}
+
+// A patch whose own condition holds goes, whether or not it still applies: here
+// once upstream holds a certain commit.
+func TestDropWhenCommit(t *testing.T) {
+	f := newFixture(t, "clean")
+	brought := f.upstream.Run("rev-parse", "b101~1")
+	name := filepath.Join(f.root, "patches/0001-clean.patch")
+	for _, c := range []struct {
+		commit string
+		action Action
+	}{{brought, Dropped}, {f.upstream.Run("rev-parse", "series"), Kept}} {
+		text := f.git(t, "show", "HEAD:patches/0001-clean.patch")
+		testkit.Write(t, name, strings.Replace(text, "Drop-When: never", "Drop-When: commit "+c.commit, 1)+"\n")
+		r, err := f.start(t, Options{Ref: "b101", DryRun: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := r.Updates[0].Patches[0]; p.Action != c.action {
+			t.Errorf("commit %s: %+v", c.commit, p)
+		}
+	}
+}
+
+// A tag that names another commit than when it was locked is not moved from.
+func TestMovedTag(t *testing.T) {
+	f := newFixture(t, "clean")
+	before := f.snapshot(t)
+	f.upstream.Run("tag", "-f", "b100", "b101")
+	var moved *pin.MovedTagError
+	if _, err := f.start(t, Options{Ref: "b101"}); !errors.As(err, &moved) {
+		t.Errorf("%v", err)
+	}
+	same(t, "after a moved tag", f.snapshot(t), before)
 }
 
 func (f fixture) goOn(t *testing.T) (Result, error) {

@@ -2,11 +2,13 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"payload/internal/patch"
 	"payload/internal/pin"
+	"payload/internal/source"
 )
 
 // Truth is an answer that can't always be given.
@@ -40,7 +42,7 @@ func (w *Workspace) Droppable(ctx context.Context, p Pinned, dropWhen string) (T
 		}
 		return No, fmt.Sprintf("%s comes before %s", p.Ref, c.Ref), nil
 	case "commit":
-		return Unknown, "whether upstream holds commit " + c.Commit + " shows only in its history, which a snapshot lacks", nil
+		return w.holds(ctx, p, c.Commit)
 	case "contains":
 		pristine, err := w.Pristine(ctx, p)
 		if err != nil {
@@ -63,4 +65,26 @@ func (w *Workspace) Droppable(ctx context.Context, p Pinned, dropWhen string) (T
 		return No, fmt.Sprintf("%s does not hold %q yet", c.Path, c.Text), nil
 	}
 	return No, "it is meant to stay", nil
+}
+
+// holds tells whether a commit is among those that lead up to p's ref.
+func (w *Workspace) holds(ctx context.Context, p Pinned, commit string) (Truth, string, error) {
+	at, err := w.Pristine(ctx, p)
+	if err != nil {
+		return Unknown, "", err
+	}
+	unknown := "whether upstream holds commit " + commit + " shows only in its history, "
+	if at.From != string(source.FromGit) {
+		return Unknown, unknown + "which a snapshot lacks", nil
+	}
+	h, err := w.History(ctx, p, at.Commit)
+	switch {
+	case errors.Is(err, source.ErrNoHistory):
+		return Unknown, unknown + "which can't be had: " + err.Error(), nil
+	case err != nil:
+		return Unknown, "", err
+	case h.Holds(ctx, commit, at.Commit):
+		return Yes, fmt.Sprintf("upstream's %s holds commit %s", p.Ref, commit), nil
+	}
+	return No, fmt.Sprintf("upstream's %s does not hold commit %s yet", p.Ref, commit), ctx.Err()
 }

@@ -136,10 +136,7 @@ type lockableSource struct {
 // lockable lists the sources of p: upstream, then each mirror of the ref.
 func (w *Workspace) lockable(p Pinned) []lockableSource {
 	p.Entry = nil // the old row must not stop the new one
-	kinds := w.opts.Kinds
-	if kinds == nil {
-		kinds = source.DefaultKinds
-	}
+	kinds := w.kinds()
 	request := func(kind source.Kind, mirrors ...config.Mirror) source.Request {
 		req := w.request(p)
 		req.Override, req.Kinds, req.Component.Mirrors = "", []source.Kind{kind}, mirrors

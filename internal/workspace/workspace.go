@@ -227,6 +227,44 @@ func (w *Workspace) Pristine(ctx context.Context, p Pinned) (source.Pristine, er
 	return found, err
 }
 
+// Settled is p with what a source gave for it, so that nobody is asked again.
+func (p Pinned) Settled(at source.Pristine) Pinned {
+	if p.Entry == nil {
+		row := pin.Source{From: at.From, Pristine: at.Tree, Patched: at.Tree}
+		p.Entry = &pin.Entry{Component: p.Component.Name, Ref: p.Ref, Commit: at.Commit, Build: at.Build, Sources: []pin.Source{row}}
+	}
+	return p
+}
+
+// kinds are the kinds of source that may be asked.
+func (w *Workspace) kinds() []source.Kind {
+	if w.opts.Kinds == nil {
+		return source.DefaultKinds
+	}
+	return w.opts.Kinds
+}
+
+// Unmoved asks upstream whether p's tag still names the commit that git gave
+// when it was locked; a *pin.MovedTagError says that it doesn't. An upstream
+// that doesn't answer, or isn't to be asked, says nothing.
+func (w *Workspace) Unmoved(ctx context.Context, p Pinned) error {
+	if p.Entry == nil || p.Entry.Commit == "" || !slices.Contains(w.kinds(), source.FromGit) {
+		return nil
+	}
+	if _, judged := p.Entry.Source(string(source.FromGit)); !judged {
+		return nil
+	}
+	timeout, err := pin.Timeout()
+	if err != nil {
+		return err
+	}
+	now, err := pin.Ask(ctx, w.File.Location(p.Component), p.Ref, timeout)
+	if err == nil && !now.Branch && now.Commit != p.Entry.Commit {
+		return &pin.MovedTagError{Component: p.Component.Name, Ref: p.Ref, Locked: p.Entry.Commit, Now: now.Commit}
+	}
+	return ctx.Err()
+}
+
 // History is upstream's history of p's component, up to the commits.
 func (w *Workspace) History(ctx context.Context, p Pinned, commits ...string) (source.History, error) {
 	return w.store.History(ctx, w.request(p), commits...)
