@@ -314,6 +314,9 @@ func printConflict(w io.Writer, c update.Conflict) {
 			lines []string
 		}{{"before", s.Base}, {"upstream", s.Upstream}, {"patch", s.Patch}} {
 			const most = 12
+			if len(side.lines) == 0 && s.Line > 0 {
+				fmt.Fprintf(w, "  %-8s | (nothing)\n", side.name)
+			}
 			for i, line := range side.lines {
 				if i == most {
 					fmt.Fprintf(w, "  %-8s | … and %d more lines\n", "", len(side.lines)-most)

@@ -264,7 +264,7 @@ func cherryPick(ctx context.Context, w git.Repo, dir, commit string) error {
 	}
 	_, err := w.Do(ctx, git.Call{WorkTree: dir, Args: []string{"-c", "advice.mergeConflict=false", "cherry-pick", "--no-commit", commit}})
 	var exit *run.ExitError
-	if err != nil && !(errors.As(err, &exit) && exit.Code == 1) { // 1: conflicts
+	if conflicts := errors.As(err, &exit) && exit.Code == 1; err != nil && !conflicts {
 		return err
 	}
 	_, err = w.Do(ctx, git.Call{Args: []string{"update-ref", "CHERRY_PICK_HEAD", commit}})

@@ -213,9 +213,9 @@ func (c checkout) uncommit(ctx context.Context, b *committed, paths []string) er
 		if err != nil {
 			return fail(err)
 		}
-		switch {
-		case was == now:
-		case was == "":
+		switch was {
+		case now:
+		case "":
 			full, err := c.git(ctx, "ls-files", "--full-name", "--", literal(path))
 			if err != nil {
 				return fail(err)

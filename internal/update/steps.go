@@ -394,7 +394,7 @@ func (j *job) write(context.Context) error {
 	if err := j.save(j.state); err != nil {
 		return err
 	}
-	j.v.Say("%d files: %s", len(j.journal.Files), strings.Join(slices.Concat(j.result.Files.Mechanical, j.result.Files.Content), ", "))
+	j.v.Say("%d files", len(j.journal.Files))
 	return nil
 }
 
