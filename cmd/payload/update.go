@@ -124,7 +124,7 @@ func runUpdate(ctx context.Context, a *app, opts updateOptions) error {
 	var res update.Result
 	switch {
 	case opts.abort:
-		res, err = update.Abort(ctx, w, a.voice)
+		res, err = update.Abort(ctx, w, a.voice, opts.component)
 	case opts.skip:
 		res, err = update.Skip(ctx, w, a.voice, builder, opts.reason, opts.finish())
 	case opts.goOn:
@@ -135,9 +135,6 @@ func runUpdate(ctx context.Context, a *app, opts updateOptions) error {
 	var conflict *update.ConflictError
 	stopped := errors.As(err, &conflict)
 	if err != nil && !stopped {
-		if _, failed := as[*update.BuildError](err); failed {
-			a.voice.Say("the update is written and stays open: payload update --continue builds again, payload update --abort takes it back")
-		}
 		return err
 	}
 	if a.json {
@@ -211,7 +208,7 @@ func affectedPreset(f *config.File, component string) (string, error) {
 
 // finish is what the flags change about an update that was opened before.
 func (o updateOptions) finish() update.Finish {
-	var how update.Finish
+	how := update.Finish{Component: o.component}
 	if o.presetSet || o.noBuild {
 		how.Preset = &o.preset
 	}

@@ -37,7 +37,10 @@ func Write(path string, data []byte, mode os.FileMode) (err error) {
 	if err := tmp.Close(); err != nil {
 		return err
 	}
-	return os.Rename(tmp.Name(), path)
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
 }
 
 // Full adds to a failure that a folder's disk is full, where it is (it has less

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"payload/internal/atomicfile"
 )
 
 // A series is many files, and no file system replaces many files at once. So a
@@ -79,7 +81,7 @@ func writeSet(dir string, set fileSet, stop func(step string) bool) error {
 	if err := os.Rename(tmp, filepath.Join(staging, journalName)); err != nil {
 		return fail(err)
 	}
-	if err := syncDir(staging); err != nil {
+	if err := atomicfile.SyncDir(staging); err != nil {
 		return fail(err)
 	}
 	return finishSet(dir, j, stop)
@@ -129,7 +131,7 @@ func finishSet(dir string, j journal, stop func(step string) bool) error {
 			return fail(err)
 		}
 	}
-	if err := syncDir(dir); err != nil {
+	if err := atomicfile.SyncDir(dir); err != nil {
 		return fail(err)
 	}
 	if stop != nil && stop("finish") {

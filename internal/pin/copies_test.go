@@ -80,3 +80,14 @@ func TestCopiesThatAreNotThere(t *testing.T) {
 		}
 	}
 }
+
+// A pin file keeps everything but the ref.
+func TestRewrite(t *testing.T) {
+	for text, want := range map[string]string{
+		"b100\n": "v2\n", "b100": "v2", "  b100\r\n": "  v2\r\n", "\ufeffb100\n": "\ufeffv2\n", "": "v2\n",
+	} {
+		if got := string(Rewrite([]byte(text), "v2")); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

@@ -53,7 +53,7 @@ func crashing() (code int, ran bool) {
 	case "continue":
 		err = j.reopen(ctx, "--continue", Finish{}, j.resolution(ctx))
 	case "abort":
-		err = j.abort(ctx)
+		err = j.abort(ctx, "")
 	}
 	var conflict *ConflictError
 	switch {
@@ -132,7 +132,7 @@ func (f fixture) finish(t *testing.T) map[string]string {
 // abandon aborts after a kill. An update that was over by then stays.
 func (f fixture) abandon(t *testing.T) map[string]string {
 	t.Helper()
-	_, err := Abort(t.Context(), f.open(t), silent())
+	_, err := Abort(t.Context(), f.open(t), silent(), "")
 	var none *NoneOpenError
 	if err != nil && !errors.As(err, &none) {
 		t.Fatal(err)

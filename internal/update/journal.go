@@ -209,6 +209,17 @@ func (p place) settle(j journal, side, doing string, want func(entry) string, at
 		}
 		at(side + " " + j.Files[i].Path)
 	}
+	// Before anything forgets that there was a journal.
+	var dirs []string
+	for _, i := range todo {
+		dirs = append(dirs, filepath.Dir(filepath.Join(p.root, filepath.FromSlash(j.Files[i].Path))))
+	}
+	slices.Sort(dirs)
+	for _, dir := range slices.Compact(dirs) {
+		if err := atomicfile.SyncDir(dir); err != nil {
+			return fail(err)
+		}
+	}
 	return nil
 }
 

@@ -218,9 +218,7 @@ func (p place) sweep(made []string, at func(string)) error {
 		}
 		at("swept " + e.Name())
 	}
-	if err := os.RemoveAll(filepath.Join(p.dir(), ".lock")); err != nil {
-		return fmt.Errorf("closing the update: %w", err)
-	}
+	_ = os.Remove(filepath.Join(p.dir(), ".lock")) // Windows keeps a file that is open; the next update takes it
 	for _, dir := range slices.Backward(made) {
 		_ = os.Remove(filepath.Join(p.root, filepath.FromSlash(dir))) // not empty: others use it by now
 	}

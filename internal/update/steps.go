@@ -37,6 +37,9 @@ func (j *job) run(ctx context.Context) error {
 		}
 		j.at("before " + s.name)
 		err := j.v.Step(s.name, func() error { return s.do(ctx) })
+		if err != nil && j.journal != nil {
+			j.v.Say("the update is written and stays open: payload update --continue goes on, payload update --abort takes it back")
+		}
 		if err != nil && ctx.Err() != nil {
 			return fmt.Errorf("cancelled while updating %s, in step %s: %w", j.state.name(), s.name, context.Cause(ctx))
 		}

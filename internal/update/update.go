@@ -38,10 +38,11 @@ type Options struct {
 }
 
 // Finish says how an update that was opened before shall end; nil leaves what
-// was asked for then.
+// was asked for then. Component, where it is given, must be one that moves.
 type Finish struct {
-	Preset *string
-	Commit *bool
+	Component string
+	Preset    *string
+	Commit    *bool
 }
 
 // Builder builds and verifies a preset of the repository as it stands.
@@ -205,7 +206,7 @@ func (j *job) decide(d decided) {
 // reopen goes on with the open update once settle has had its say, which it
 // has only as long as nothing is written.
 func (j *job) reopen(ctx context.Context, asked string, how Finish, settle func() error) error {
-	release, err := j.enter(asked)
+	release, err := j.enter(asked, how.Component)
 	if err != nil {
 		return err
 	}
@@ -240,11 +241,17 @@ func (j *job) reopen(ctx context.Context, asked string, how Finish, settle func(
 		return err
 	}
 	j.at("decided")
-	return j.run(ctx)
+	err = j.run(ctx)
+	var conflict *ConflictError
+	if err != nil && j.journal == nil && !errors.As(err, &conflict) {
+		j.v.Say("the update stays open: payload update --continue, or payload update --abort")
+	}
+	return err
 }
 
-// enter loads the open update and holds it.
-func (j *job) enter(asked string) (release func(), err error) {
+// enter loads the open update and holds it. component, where it is given, must
+// be one that it moves.
+func (j *job) enter(asked, component string) (release func(), err error) {
 	s, err := j.load()
 	if err != nil {
 		return nil, err
@@ -259,6 +266,9 @@ func (j *job) enter(asked string) (release func(), err error) {
 	if j.state, err = j.load(); err == nil && j.state == nil {
 		err = &NoneOpenError{Asked: asked}
 	}
+	if err == nil && component != "" && !slices.ContainsFunc(j.state.Moves, func(m move) bool { return m.Component == component }) {
+		err = &OpenError{Update: j.state.name()}
+	}
 	if err == nil {
 		j.journal, err = j.read()
 	}
@@ -271,14 +281,15 @@ func (j *job) enter(asked string) (release func(), err error) {
 
 // Abort ends the open update and leaves the repository as it was before it. A
 // file that was changed meanwhile is a *ChangedError, and then nothing is done.
-func Abort(ctx context.Context, w *workspace.Workspace, v *voice.Voice) (Result, error) {
+// component, where it is given, must be one that moves.
+func Abort(ctx context.Context, w *workspace.Workspace, v *voice.Voice, component string) (Result, error) {
 	j := newJob(w, v, nil)
-	err := j.abort(ctx)
+	err := j.abort(ctx, component)
 	return j.result, err
 }
 
-func (j *job) abort(ctx context.Context) error {
-	release, err := j.enter("--abort")
+func (j *job) abort(ctx context.Context, component string) error {
+	release, err := j.enter("--abort", component)
 	if err != nil {
 		return err
 	}

@@ -216,7 +216,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	if _, err := f.goOn(t); !errors.As(err, &changed) || !slices.Equal(changed.Paths, []string{"ci/Dockerfile"}) {
 		t.Errorf("%v", err)
 	}
-	if _, err := Abort(t.Context(), f.open(t), silent()); err != nil {
+	if _, err := Abort(t.Context(), f.open(t), silent(), ""); err != nil {
 		t.Fatal(err)
 	}
 	if text, _ := os.ReadFile(dockerfile); string(text) != "FROM other\nARG TOY=b100\n" {
@@ -236,7 +236,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 	testkit.Write(t, dockerfile, "FROM third\nARG TOY=b101\n")
 	before := f.snapshot(t)
-	if _, err := Abort(t.Context(), f.open(t), silent()); !errors.As(err, &changed) || !slices.Equal(changed.Paths, []string{"ci/Dockerfile"}) {
+	if _, err := Abort(t.Context(), f.open(t), silent(), ""); !errors.As(err, &changed) || !slices.Equal(changed.Paths, []string{"ci/Dockerfile"}) {
 		t.Errorf("%v", err)
 	}
 	same(t, "after a refused abort", f.snapshot(t), before)
@@ -314,7 +314,7 @@ func TestNothingStaysOpen(t *testing.T) {
 	if _, err := f.goOn(t); !errors.As(err, &none) {
 		t.Errorf("%v", err)
 	}
-	if _, err := Abort(t.Context(), f.open(t), silent()); !errors.As(err, &none) {
+	if _, err := Abort(t.Context(), f.open(t), silent(), ""); !errors.As(err, &none) {
 		t.Errorf("%v", err)
 	}
 	same(t, "after nothing was open", f.snapshot(t), before)
@@ -359,6 +359,31 @@ func TestDropWhenCommit(t *testing.T) {
 		if p := r.Updates[0].Patches[0]; p.Action != c.action {
 			t.Errorf("commit %s: %+v", c.commit, p)
 		}
+	}
+}
+
+// Where upstream's history can't be had, that is said; nothing else changes.
+func TestConflictWithoutHistory(t *testing.T) {
+	t.Setenv("PAYLOAD_CACHE", filepath.Join(t.TempDir(), "cache")) // one that knows what this upstream answered
+	f := newFixture(t, "conflict")
+	w := f.open(t)
+	p, err := w.Asked("toy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Pristine(t.Context(), w.At(p, "b101")); err != nil { // so that the store has it
+		t.Fatal(err)
+	}
+	if err := os.Rename(f.upstream.Dir, f.upstream.Dir+".gone"); err != nil {
+		t.Fatal(err)
+	}
+	r, err := f.start(t, Options{Ref: "b101"})
+	var conflict *ConflictError
+	if !errors.As(err, &conflict) {
+		t.Fatal(err)
+	}
+	if c := r.Conflict; len(c.Sides) != 1 || len(c.Sides[0].Commits) > 0 || !strings.Contains(c.History, "history is not here") {
+		t.Errorf("%+v", c)
 	}
 }
 

@@ -1,14 +1,14 @@
 //go:build unix
 
-package patch
+package atomicfile
 
 import (
 	"errors"
 	"os"
 )
 
-// syncDir makes renames in a folder last.
-func syncDir(dir string) error {
+// SyncDir makes renames in a folder last.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

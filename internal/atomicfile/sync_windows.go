@@ -1,4 +1,4 @@
-package patch
+package atomicfile
 
 // Windows can't sync a folder; its renames are journalled by the file system.
-func syncDir(string) error { return nil }
+func SyncDir(string) error { return nil }
