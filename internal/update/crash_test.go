@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -144,8 +145,8 @@ func (f fixture) abandon(t *testing.T) map[string]string {
 // uninterrupted run gives, and aborting what was there before; so does aborting
 // after the abort was killed too.
 func TestKilledAtEveryBoundary(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts some two hundred processes")
+	if testing.Short() || runtime.GOOS == "windows" {
+		t.Skip("starts some two hundred processes, and copies with cp")
 	}
 	k := killing{origin: newFixture(t, "offset", "upstreamed", "conflict")}
 	k.before = k.origin.snapshot(t)
@@ -209,8 +210,8 @@ func (f fixture) boundaries(t *testing.T, do string) []string {
 
 // The same at moments that nobody chose.
 func TestKilledAtAnyTime(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts many processes")
+	if testing.Short() || runtime.GOOS == "windows" {
+		t.Skip("starts many processes, and copies with cp")
 	}
 	origin := newFixture(t, easy...)
 	before := origin.snapshot(t)
