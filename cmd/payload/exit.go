@@ -149,6 +149,9 @@ func failureOf(ctx context.Context, err error) failure {
 	if e, ok := as[*update.ChangedError](err); ok {
 		return failure{code: exitFailed, hint: "git diff -- " + strings.Join(e.Paths, " ") + "; put them back as they were, then run the command again; nothing was lost"}
 	}
+	if _, ok := as[*update.NotCommittableError](err); ok {
+		return failure{code: exitFailed, hint: "git status; or leave --commit out"}
+	}
 	if _, ok := as[*update.BaseError](err); ok {
 		return failure{code: exitUsage, hint: "git branch -a"}
 	}

@@ -48,6 +48,7 @@ func TestFailures(t *testing.T) {
 		{&update.OpenError{Busy: true}, exitFailed, ""},
 		{&update.NoneOpenError{}, exitUsage, "payload update COMPONENT"},
 		{&update.ChangedError{Paths: []string{"f"}}, exitFailed, "git diff -- f"},
+		{&update.NotCommittableError{Why: "x"}, exitFailed, "--commit"},
 		{&update.BaseError{Err: errors.New("x")}, exitUsage, "git branch"},
 		{&update.BuildError{Err: &build.UnverifiedError{Dir: "d"}}, exitVerification, "payload verify d"},
 		{&pin.MovedTagError{Component: "c"}, exitFailed, "payload lock c"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ type History struct{ repo git.Repo }
 // ErrNoHistory says that upstream's history can't be had here.
 var ErrNoHistory = errors.New("upstream's history is not here")
 
-// limit is how long naming commits may take: it helps, and nothing waits on it.
+// historyLimit is how long naming commits may take: it helps, and nothing waits on it.
 const historyLimit = 60 * time.Second
 
 // History fetches what leads up to the commits from req's upstream: commits and
@@ -36,6 +37,14 @@ func (s *Store) History(ctx context.Context, req Request, commits ...string) (Hi
 	}
 	location := req.File.Location(req.Component)
 	dir := filepath.Join(s.dir, "history", digest(location))
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return History{}, fmt.Errorf("opening upstream's history: %w", err)
+	}
+	lock, err := acquire(ctx, dir+".lock", false, func() { req.tell("waiting for another process that fetches upstream's history") })
+	if err != nil {
+		return History{}, err
+	}
+	defer release(lock)
 	repo, err := git.Open(ctx, dir)
 	if err != nil {
 		return History{}, err
@@ -51,11 +60,6 @@ func (s *Store) History(ctx context.Context, req Request, commits ...string) (Hi
 		}
 		return History{}, fmt.Errorf("%w: %w", ErrNoHistory, err)
 	}
-	lock, err := acquire(ctx, dir+".lock", false, nil)
-	if err != nil {
-		return History{}, err
-	}
-	defer release(lock)
 	req.tell("fetching upstream's history from %s", location)
 	for _, setting := range [][2]string{{"remote.origin.url", location}, {"remote.origin.promisor", "true"}, {"remote.origin.partialclonefilter", "blob:none"}} {
 		if _, err := repo.Text(ctx, "config", setting[0], setting[1]); err != nil {

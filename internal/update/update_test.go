@@ -320,6 +320,56 @@ func TestNothingStaysOpen(t *testing.T) {
 	same(t, "after nothing was open", f.snapshot(t), before)
 }
 
+// The root may lie below the top of its git repository, and what else is staged
+// there is nobody's business. Where no commit can be made, nothing begins.
+func TestCommitInSubfolder(t *testing.T) {
+	f := newFixture(t, every[:4]...)
+	if err := os.RemoveAll(filepath.Join(f.root, ".git")); err != nil {
+		t.Fatal(err)
+	}
+	var cannot *NotCommittableError
+	if _, err := f.start(t, Options{Ref: "b101", Commit: true}); !errors.As(err, &cannot) {
+		t.Errorf("%v", err)
+	}
+	top := testkit.RepoAt(t, filepath.Dir(f.root))
+	top.Run("config", "user.name", "A U Thor")
+	top.Run("config", "user.email", "author@example.com")
+	testkit.Write(t, filepath.Join(top.Dir, ".gitignore"), "upstream/\n")
+	top.Run("add", "-A")
+	top.Run("commit", "-q", "-m", "all")
+	testkit.Write(t, filepath.Join(top.Dir, "staged.txt"), "mine\n")
+	top.Run("add", "staged.txt")
+	r, err := f.start(t, Options{Ref: "b101", Commit: true})
+	if err != nil || len(r.Commits) != 2 {
+		t.Fatalf("%v, %q", err, r.Commits)
+	}
+	if got := top.Run("status", "--porcelain"); got != "A  staged.txt" {
+		t.Errorf("status: %s", got)
+	}
+	if got := top.Run("show", "--format=", "--name-only", r.Commits[0]); got != "repo/TOY_VERSION\nrepo/ci/Dockerfile\nrepo/patches/0002-offset.patch\nrepo/payload.lock" {
+		t.Errorf("the first commit changes %s", got)
+	}
+
+	// A hook that refuses leaves it open, and aborting takes a commit back.
+	testkit.Write(t, filepath.Join(top.Dir, ".git/hooks/commit-msg"), "#!/bin/sh\n! grep -q '^Carry' $1\n")
+	if err := os.Chmod(filepath.Join(top.Dir, ".git/hooks/commit-msg"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	head := top.Run("rev-parse", "HEAD")
+	if _, err := f.start(t, Options{Ref: "b100", Commit: true}); err == nil {
+		t.Fatal("the hook was not asked")
+	}
+	if top.Run("rev-parse", "HEAD") == head {
+		t.Fatal("the first half is not committed")
+	}
+	if _, err := Abort(t.Context(), f.open(t), silent(), ""); err != nil {
+		t.Fatal(err)
+	}
+	if now := top.Run("rev-parse", "HEAD"); now != head || top.Run("status", "--porcelain") != "A  staged.txt" {
+		t.Errorf("HEAD is %s, status %s", now, top.Run("status", "--porcelain"))
+	}
+}
+
 // The base branch is what a review compares with, not what the series stands on.
 func TestBase(t *testing.T) {
 	f := newFixture(t, "clean")
