@@ -66,13 +66,13 @@ func Rebase(ctx context.Context, repo git.Repo, base, onto string, s Series, dec
 		return nil, err
 	}
 	b.Tree = chain[len(chain)-1].tree
-	var from []int
+	from := []int{} // not nil, which would leave it to the messages
 	for _, st := range r.steps {
 		if len(st.changes) > 0 {
 			from = append(from, st.place)
 		}
 	}
-	p, err := planExport(ctx, repo, chain[0].id, chain[len(chain)-1].id, s, slices.Concat([]int{}, from))
+	p, err := planExport(ctx, repo, chain[0].id, chain[len(chain)-1].id, s, from)
 	if err != nil {
 		return nil, fmt.Errorf("exporting the series: %w", err)
 	}

@@ -238,5 +238,8 @@ func (p place) put(from, path string, gone bool) error {
 	if err := copyFile(from, p.internal("tmp")); err != nil {
 		return err
 	}
-	return os.Rename(p.internal("tmp"), path)
+	if os.Rename(p.internal("tmp"), path) == nil {
+		return nil
+	}
+	return copyFile(from, path) // build/ may lie on another disk
 }

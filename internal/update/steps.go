@@ -238,6 +238,7 @@ func (j *job) stop(ctx context.Context, c *component, failed patch.Outcome) erro
 			return err
 		}
 		j.at("conflict recorded")
+		j.v.Say("the repository is as it was; the conflict lies in %s", conflict.Folder)
 	}
 	j.result.Conflict = &conflict
 	return &ConflictError{Conflict: conflict}
