@@ -14,12 +14,14 @@ import (
 	"payload/internal/config"
 	"payload/internal/pin"
 	"payload/internal/run"
+	"payload/internal/search"
 	"payload/internal/update"
 	"payload/internal/workspace"
 )
 
 type updateOptions struct {
 	sourceFlags
+	bestFlags
 	component   string // empty with one of the three that go on
 	ref         string
 	base        string
@@ -41,12 +43,14 @@ type updateOptions struct {
 func newUpdateCmd(a *app, do func(context.Context, *app, updateOptions) error) *cobra.Command {
 	var opts updateOptions
 	cmd := &cobra.Command{
-		Use:   "update COMPONENT --ref REF | update --continue | --skip --reason TEXT | --abort",
+		Use:   "update COMPONENT --ref REF|latest|best | update --continue | --skip --reason TEXT | --abort",
 		Short: "Move a component to another ref, its patches carried along",
 		Long: `Move a component to another ref as one transaction: get both trees, carry the
 patches from one to the other, prove that the written series makes the same tree,
 then write pin, lock, patches and every declared copy of the pin at once, and
-build and verify. Backwards works too.
+build and verify. Backwards works too. --ref latest is the newest ref that
+payload.yaml lets an update take; --ref best the newest at which the series applies,
+coupled pins agree and the presets of --configures still configure.
 
 What upstream holds already is dropped, what moved is retargeted. A patch that
 needs a person stops the update (exit 4) before anything is written: it lies in
@@ -66,8 +70,9 @@ and leaves the repository as it was. A killed update goes on with --continue.`,
 		},
 	}
 	opts.addKinds(cmd)
+	opts.bestFlags.add(cmd)
 	f := cmd.Flags()
-	f.StringVar(&opts.ref, "ref", "", "the `REF` to move to")
+	f.StringVar(&opts.ref, "ref", "", "the `REF` to move to; also latest and best")
 	f.StringVar(&opts.base, "base", "", "report against the pin at this `REF` of the repository (default: where the branch left the main one)")
 	f.BoolVar(&opts.withCoupled, "with-coupled", false, "move the components too that the new tree wants at another ref")
 	f.BoolVarP(&opts.dryRun, "dry-run", "n", false, "tell what would become of each patch and file, and write nothing")
@@ -121,14 +126,14 @@ func runUpdate(ctx context.Context, a *app, opts updateOptions) error {
 		}
 	}
 	builder := a.builder(opts)
-	var res update.Result
+	var res updateReport
 	switch {
 	case opts.abort:
-		res, err = update.Abort(ctx, w, a.voice, opts.component)
+		res.Result, err = update.Abort(ctx, w, a.voice, opts.component)
 	case opts.skip:
-		res, err = update.Skip(ctx, w, a.voice, builder, opts.reason, opts.finish())
+		res.Result, err = update.Skip(ctx, w, a.voice, builder, opts.reason, opts.finish())
 	case opts.goOn:
-		res, err = update.Continue(ctx, w, a.voice, builder, opts.finish())
+		res.Result, err = update.Continue(ctx, w, a.voice, builder, opts.finish())
 	default:
 		res, err = a.startUpdate(ctx, w, builder, opts)
 	}
@@ -146,23 +151,40 @@ func runUpdate(ctx context.Context, a *app, opts updateOptions) error {
 		}
 		return nil
 	}
-	printUpdate(a.stdout, res)
+	printUpdate(a.stdout, res.Result)
 	if err == nil {
-		a.adviseOnUpdate(res)
+		a.adviseOnUpdate(res.Result)
 	}
 	return err
 }
 
+// updateReport is `payload update --json`.
+type updateReport struct {
+	update.Result
+	Best *search.Found `json:"best,omitempty"` // with --ref best
+}
+
 // startUpdate begins an update with what the flags leave open filled in.
-func (a *app) startUpdate(ctx context.Context, w *workspace.Workspace, builder update.Builder, opts updateOptions) (update.Result, error) {
-	ref, err := resolveRef(opts.ref)
-	if err != nil {
-		return update.Result{}, err
+func (a *app) startUpdate(ctx context.Context, w *workspace.Workspace, builder update.Builder, opts updateOptions) (res updateReport, err error) {
+	open, err := update.Open(w)
+	if err == nil && open != "" && !opts.dryRun {
+		err = &update.OpenError{Update: open} // said before a long search
 	}
+	if err != nil {
+		return res, err
+	}
+	ref, best, err := a.refNamed(ctx, w, opts.component, opts.ref, opts.bestFlags)
+	if err != nil {
+		return res, err
+	}
+	if err := pin.CheckRef(ref); err != nil {
+		return res, &usageError{err: fmt.Errorf("--ref %w", err), command: "payload update"}
+	}
+	res.Best = best
 	preset := opts.preset
 	if preset == "" && !opts.noBuild && !opts.dryRun {
 		if preset, err = affectedPreset(w.File, opts.component); err != nil {
-			return update.Result{}, err
+			return res, err
 		}
 		if preset == "" {
 			a.voice.Say("no preset here builds %s: nothing will be built", opts.component)
@@ -170,21 +192,14 @@ func (a *app) startUpdate(ctx context.Context, w *workspace.Workspace, builder u
 	}
 	if preset != "" {
 		if _, _, err := build.FindPreset(w.File, preset); err != nil {
-			return update.Result{}, err
+			return res, err
 		}
 	}
-	return update.Start(ctx, w, a.voice, builder, update.Options{
+	res.Result, err = update.Start(ctx, w, a.voice, builder, update.Options{
 		Component: opts.component, Ref: ref, Base: opts.base, WithCoupled: opts.withCoupled,
 		DryRun: opts.dryRun, Preset: preset, Commit: opts.commit,
 	})
-}
-
-// resolveRef is the ref that the argument of --ref stands for.
-func resolveRef(asked string) (string, error) {
-	if err := pin.CheckRef(asked); err != nil {
-		return "", &usageError{err: fmt.Errorf("--ref %w", err), command: "payload update"}
-	}
-	return asked, nil
+	return res, err
 }
 
 // affectedPreset is the first preset of the component's project that this
