@@ -188,32 +188,6 @@ func TestSubmodules(t *testing.T) {
 	}
 }
 
-func TestCommands(t *testing.T) {
-	text := "# a (comment\n#[[ over\nlines ( ]] set(A \"b;\\\"c\\\nd\" [=[ ${raw} ]]]=] e\\ f(g) -Dx=\"y z\" \"\") # end\nIF(NOT (A AND B))\n"
-	list, err := commands(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, c := range list {
-		for _, a := range c.args {
-			got = append(got, fmt.Sprintf("%s:%d:%d:%s", c.name, c.line, a.line, a.text))
-		}
-	}
-	want := []string{
-		"set:3:3:A", "set:3:3:b;\"cd", "set:3:4: ${raw} ]]", "set:3:4:e f", "set:3:4:(", "set:3:4:g", "set:3:4:)", "set:3:4:-Dx=y z", "set:3:4:",
-		"if:5:5:NOT", "if:5:5:(", "if:5:5:A", "if:5:5:AND", "if:5:5:B", "if:5:5:)",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-	for _, broken := range []string{"set(A", "set(\"A)", "set", "(A)", "set(A \\"} {
-		if _, err := commands(broken); err == nil {
-			t.Errorf("%q is read", broken)
-		}
-	}
-}
-
 // After an error nothing is left of a plan.
 func TestWriteUndoes(t *testing.T) {
 	root := t.TempDir()

@@ -1,202 +1,14 @@
 package adopt
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+
+	"payload/internal/cmakefile"
 )
-
-// command is one call in a CMake file.
-type command struct {
-	name string // lower case
-	line int
-	args []argument
-}
-
-// argument is a word of a call, as it is written, without its quotes.
-type argument struct {
-	text    string
-	line    int
-	literal bool // a bracket argument, in which nothing is replaced
-}
-
-// scanner reads CMake's grammar: calls, comments, and three kinds of words.
-type scanner struct {
-	text string
-	pos  int
-	line int
-}
-
-var bracketOpen = regexp.MustCompile(`^\[(=*)\[`)
-
-// commands reads a CMake file. What was read before a fault is returned too.
-func commands(text string) ([]command, error) {
-	s := &scanner{text: text, line: 1}
-	var list []command
-	for {
-		s.space()
-		if s.pos == len(s.text) {
-			return list, nil
-		}
-		c := command{line: s.line, name: strings.ToLower(s.while(isName))}
-		s.space()
-		if c.name == "" || !s.take('(') {
-			return list, fmt.Errorf("line %d is not CMake: a command and its arguments are wanted", c.line)
-		}
-		var err error
-		if c.args, err = s.arguments(); err != nil {
-			return list, fmt.Errorf("line %d: %s: %w", c.line, c.name, err)
-		}
-		list = append(list, c)
-	}
-}
-
-func isName(b byte) bool {
-	return b == '_' || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
-}
-
-func (s *scanner) advance(n int) string {
-	part := s.text[s.pos : s.pos+n]
-	s.pos += n
-	s.line += strings.Count(part, "\n")
-	return part
-}
-
-func (s *scanner) take(b byte) bool {
-	if s.pos < len(s.text) && s.text[s.pos] == b {
-		s.advance(1)
-		return true
-	}
-	return false
-}
-
-func (s *scanner) while(ok func(byte) bool) string {
-	n := s.pos
-	for n < len(s.text) && ok(s.text[n]) {
-		n++
-	}
-	return s.advance(n - s.pos)
-}
-
-// space passes over white space and comments.
-func (s *scanner) space() {
-	for {
-		s.while(func(b byte) bool { return strings.IndexByte(" \t\r\n", b) >= 0 })
-		if !s.take('#') {
-			return
-		}
-		if _, ok := s.bracket(); !ok {
-			s.while(func(b byte) bool { return b != '\n' })
-		}
-	}
-}
-
-// bracket reads [[text]] or [==[text]==].
-func (s *scanner) bracket() (string, bool) {
-	m := bracketOpen.FindStringSubmatch(s.text[s.pos:])
-	if m == nil {
-		return "", false
-	}
-	body, _, closed := strings.Cut(s.text[s.pos+len(m[0]):], "]"+m[1]+"]")
-	if !closed {
-		return "", false
-	}
-	s.advance(2*len(m[0]) + len(body))
-	return strings.TrimPrefix(body, "\n"), true
-}
-
-func (s *scanner) arguments() ([]argument, error) {
-	var args []argument
-	for depth := 1; ; {
-		s.space()
-		a := argument{line: s.line}
-		switch {
-		case s.pos == len(s.text):
-			return nil, errors.New("its closing parenthesis is missing")
-		case s.take('('):
-			depth++
-			a.text = "("
-		case s.take(')'):
-			if depth--; depth == 0 {
-				return args, nil
-			}
-			a.text = ")"
-		case s.take('"'):
-			text, ok := s.quoted()
-			if !ok {
-				return nil, errors.New("a quote is not closed")
-			}
-			a.text = text
-		default:
-			if a.text, a.literal = s.bracket(); !a.literal {
-				var ok bool
-				if a.text, ok = s.word(); !ok {
-					return nil, errors.New("a quote is not closed")
-				}
-			}
-		}
-		args = append(args, a)
-	}
-}
-
-// quoted reads to the closing quote; a backslash before a line's end joins lines.
-func (s *scanner) quoted() (string, bool) {
-	var b strings.Builder
-	for s.pos < len(s.text) {
-		switch {
-		case s.take('"'):
-			return b.String(), true
-		case s.take('\\'):
-			if s.pos < len(s.text) && s.text[s.pos] != '\n' {
-				b.WriteString(unescape(s.advance(1)))
-			} else {
-				s.take('\n')
-			}
-		default:
-			b.WriteString(s.advance(1))
-		}
-	}
-	return "", false
-}
-
-// word reads an argument without quotes around it; -DA="b c" has some inside.
-func (s *scanner) word() (string, bool) {
-	var b strings.Builder
-	for s.pos < len(s.text) && strings.IndexByte(" \t\r\n()#", s.text[s.pos]) < 0 {
-		switch {
-		case s.take('"'):
-			inner, ok := s.quoted()
-			if !ok {
-				return "", false
-			}
-			b.WriteString(inner)
-		case s.take('\\'):
-			if s.pos < len(s.text) {
-				b.WriteString(unescape(s.advance(1)))
-			}
-		default:
-			b.WriteString(s.advance(1))
-		}
-	}
-	return b.String(), true
-}
-
-func unescape(c string) string {
-	switch c {
-	case "n":
-		return "\n"
-	case "t":
-		return "\t"
-	case "r":
-		return "\r"
-	case ";":
-		return `\;`
-	}
-	return c
-}
 
 // variables are those of one file that have one literal value.
 type variables struct {
@@ -207,13 +19,13 @@ type variables struct {
 // These write to a variable that one of their arguments names.
 var writers = []string{"string", "list", "file", "math", "execute_process", "get_filename_component", "cmake_path", "foreach", "unset", "option", "find_program", "find_file", "find_path", "function", "macro", "cmake_parse_arguments"}
 
-func (v *variables) learn(c command) {
+func (v *variables) learn(c cmakefile.Command) {
 	switch {
-	case c.name == "set" && len(c.args) > 0:
-		name := c.args[0].text
+	case c.Name == "set" && len(c.Args) > 0:
+		name := c.Args[0].Text
 		value, ok := "", true
-		for i, a := range c.args[1:] {
-			if !a.literal && (a.text == "CACHE" || a.text == "PARENT_SCOPE") {
+		for i, a := range c.Args[1:] {
+			if !a.Literal && (a.Text == "CACHE" || a.Text == "PARENT_SCOPE") {
 				break
 			}
 			text, missing := v.expand(a)
@@ -228,9 +40,9 @@ func (v *variables) learn(c command) {
 			v.open[name] = true
 		}
 		v.value[name] = value
-	case slices.Contains(writers, c.name):
-		for _, a := range c.args {
-			v.open[a.text] = true
+	case slices.Contains(writers, c.Name):
+		for _, a := range c.Args {
+			v.open[a.Text] = true
 		}
 	}
 }
@@ -238,11 +50,11 @@ func (v *variables) learn(c command) {
 var reference = regexp.MustCompile(`\$\{[A-Za-z0-9_./+-]+\}`)
 
 // expand replaces the variables of an argument. missing names what is left.
-func (v *variables) expand(a argument) (text, missing string) {
-	if a.literal {
-		return a.text, ""
+func (v *variables) expand(a cmakefile.Argument) (text, missing string) {
+	if a.Literal {
+		return a.Text, ""
 	}
-	text = reference.ReplaceAllStringFunc(a.text, func(r string) string {
+	text = reference.ReplaceAllStringFunc(a.Text, func(r string) string {
 		name := r[2 : len(r)-1]
 		if value, ok := v.value[name]; ok && !v.open[name] {
 			return value
@@ -260,9 +72,9 @@ var keyword = regexp.MustCompile(`^[A-Z][A-Z_]+$`)
 
 // script reads what a CMake file declares.
 func (f *finder) script(name, text string) {
-	list, err := commands(text)
-	declares := func(c command) bool {
-		return c.name == "fetchcontent_declare" || c.name == "externalproject_add"
+	list, err := cmakefile.Parse(text)
+	declares := func(c cmakefile.Command) bool {
+		return c.Name == "fetchcontent_declare" || c.Name == "externalproject_add"
 	}
 	if err != nil && strings.Contains(strings.ToLower(text), "fetchcontent_declare") {
 		f.skip(Where{Path: name}, "is read up to a fault only: %v", err)
@@ -278,40 +90,40 @@ func (f *finder) script(name, text string) {
 	}
 	for _, c := range list {
 		v.learn(c)
-		if pinName.MatchString(setName(c)) && len(c.args) > 1 {
+		if pinName.MatchString(setName(c)) && len(c.Args) > 1 {
 			// LIB_VERSION of set(LIB_VERSION b123), for an upstream that is named elsewhere.
-			if value, missing := v.expand(c.args[1]); missing == "" {
+			if value, missing := v.expand(c.Args[1]); missing == "" {
 				value = lowerID(value)
 				f.pins = append(f.pins, pinned{
 					variable: pinName.FindStringSubmatch(setName(c))[1], ref: value, why: refProblem(value),
-					at: Where{Path: name, Line: c.line}, sure: sureRef.MatchString(value),
+					at: Where{Path: name, Line: c.Line}, sure: sureRef.MatchString(value),
 				})
 			}
 		}
 	}
 	for _, c := range list {
-		if declares(c) && len(c.args) > 1 {
+		if declares(c) && len(c.Args) > 1 {
 			f.declare(name, c, v)
 		}
 	}
 }
 
-func setName(c command) string {
-	if c.name != "set" || len(c.args) == 0 {
+func setName(c cmakefile.Command) string {
+	if c.Name != "set" || len(c.Args) == 0 {
 		return ""
 	}
-	return c.args[0].text
+	return c.Args[0].Text
 }
 
 // declare reads one declaration.
-func (f *finder) declare(name string, c command, v *variables) {
-	d := declaration{at: Where{Path: name, Line: c.line}}
+func (f *finder) declare(name string, c cmakefile.Command, v *variables) {
+	d := declaration{at: Where{Path: name, Line: c.Line}}
 	given := map[string]string{}
 	unresolved := map[string]string{}
 	key := ""
-	for _, a := range c.args[1:] {
-		if !a.literal && keyword.MatchString(a.text) {
-			key = a.text
+	for _, a := range c.Args[1:] {
+		if !a.Literal && keyword.MatchString(a.Text) {
+			key = a.Text
 			continue
 		}
 		value, missing := v.expand(a)
