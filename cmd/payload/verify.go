@@ -2,16 +2,19 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"payload/internal/build"
+	"payload/internal/manifest"
+	"payload/internal/report"
+	"payload/internal/verify"
 )
 
 type verifyOptions struct {
+	reportFlags
 	path  string
 	noRun bool
 }
@@ -27,11 +30,14 @@ machine can run. Exit 5 when anything is wrong.`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, pos []string) error {
 			opts.path = pos[0]
+			if err := opts.check(cmd, a); err != nil {
+				return err
+			}
 			return do(cmd.Context(), a, opts)
 		},
 	}
 	cmd.Flags().BoolVar(&opts.noRun, "no-run", false, "leave out the requests; check the files alone")
-	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON")
+	opts.add(cmd, a)
 	return cmd
 }
 
@@ -41,14 +47,11 @@ func runVerify(ctx context.Context, a *app, opts verifyOptions) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
-		if err := a.printJSON(res); err != nil {
-			return err
-		}
-	} else {
-		for _, f := range res.Findings {
-			fmt.Fprintln(a.stdout, build.Line(f))
-		}
+	if err := opts.write(a, report.Report{
+		Schema: verify.Schema, Title: "payload verify", Summary: dir, Findings: res.Findings,
+		Fallback: manifest.Name, Body: res,
+	}); err != nil {
+		return err
 	}
 	if res.Failed() {
 		a.voice.Say("%s is not what it should be: %d findings", dir, len(res.Findings))

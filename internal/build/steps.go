@@ -313,7 +313,7 @@ func (j *job) verify(ctx context.Context) error {
 	j.result.Verified = &res
 	if res.Failed() {
 		for _, f := range res.Findings {
-			j.v.Say("%s", Line(f))
+			j.v.Say("%s", report.Line(f))
 		}
 		return &UnverifiedError{Dir: j.result.Staged, Preset: j.preset.Name, Findings: len(res.Findings), First: res.Findings[0].Title, NoDevice: noDevice(res.Findings)}
 	}
@@ -344,13 +344,4 @@ func Verify(ctx context.Context, dir string, noRun bool, v *voice.Voice) (verify
 	}
 	res, err := verify.Payload(ctx, opts)
 	return res, m, err
-}
-
-// Line is a finding as one line of text.
-func Line(f report.Finding) string {
-	text := fmt.Sprintf("%s  %s  %s", f.Severity, f.ID, f.Title)
-	if f.Detail != "" {
-		text += ": " + strings.ReplaceAll(strings.TrimSpace(f.Detail), "\n", "\n    ")
-	}
-	return text
 }

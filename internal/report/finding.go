@@ -1,5 +1,6 @@
 // Package report owns the one model of findings that review, drift and verify
-// share, and how findings are written out.
+// share, and how findings are written out: as text, JSON, SARIF 2.1.0, Markdown,
+// an HTML page and GitHub's annotations. It knows nothing of what is found.
 package report
 
 // Severity ranks a finding.
@@ -34,9 +35,10 @@ type Finding struct {
 	Fix      string   `json:"fix,omitempty"`     // what to do
 }
 
+var rank = map[Severity]int{Note: 1, Warning: 2, Error: 3}
+
 // Worst is the highest severity among findings, or empty when there are none.
 func Worst(findings []Finding) Severity {
-	rank := map[Severity]int{Note: 1, Warning: 2, Error: 3}
 	var worst Severity
 	for _, f := range findings {
 		if rank[f.Severity] > rank[worst] {
