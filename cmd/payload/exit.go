@@ -10,9 +10,11 @@ import (
 
 	"payload/internal/adopt"
 	"payload/internal/build"
+	"payload/internal/ci"
 	"payload/internal/cmakerun"
 	"payload/internal/config"
 	"payload/internal/doctor"
+	"payload/internal/drift"
 	"payload/internal/patch"
 	"payload/internal/pin"
 	"payload/internal/run"
@@ -73,6 +75,15 @@ func failureOf(ctx context.Context, err error) failure {
 	}
 	if _, ok := as[*config.UnknownComponentError](err); ok {
 		return failure{code: exitUsage, hint: "payload status"}
+	}
+	if _, ok := as[*drift.UnknownCheckError](err); ok {
+		return failure{code: exitUsage, hint: "payload drift --explain"}
+	}
+	if e, ok := as[*ci.NoBaseError](err); ok {
+		if e.Shallow {
+			return failure{code: exitFailed, hint: "git fetch --unshallow; in a workflow: actions/checkout with fetch-depth: 0"}
+		}
+		return failure{code: exitFailed, hint: "git fetch origin, and name a commit that is here: --base origin/main"}
 	}
 	if e, ok := as[*pin.Disagreement](err); ok {
 		return failure{code: exitFindings, hint: "payload lock " + e.Component}

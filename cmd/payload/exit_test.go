@@ -11,9 +11,11 @@ import (
 	"testing"
 
 	"payload/internal/build"
+	"payload/internal/ci"
 	"payload/internal/cmakerun"
 	"payload/internal/config"
 	"payload/internal/doctor"
+	"payload/internal/drift"
 	"payload/internal/patch"
 	"payload/internal/pin"
 	"payload/internal/run"
@@ -40,6 +42,9 @@ func TestFailures(t *testing.T) {
 		{&cmakerun.UnknownPresetError{Name: "x"}, exitUsage, "payload doctor"},
 		{&verify.FolderError{Dir: "x", Err: errors.New("y")}, exitUsage, "payload verify dist/PRESET"},
 		{&launcherError{name: "nope", err: errors.New("x")}, exitUsage, "--launcher none"},
+		{&drift.UnknownCheckError{ID: "x"}, exitUsage, "payload drift --explain"},
+		{&ci.NoBaseError{Base: "x"}, exitFailed, "git fetch origin"},
+		{&ci.NoBaseError{Base: "x", Shallow: true}, exitFailed, "--unshallow"},
 		{&pin.Disagreement{Component: "c"}, exitFindings, "payload lock c"},
 		{&update.ConflictError{Conflict: update.Conflict{Folder: "build/update/c"}}, exitConflict, "build/update/c"},
 		{&update.ConflictError{}, exitConflict, "--dry-run"},

@@ -107,10 +107,13 @@ func newRootCmd(a *app) *cobra.Command {
 		return &usageError{err: err, command: cmd.CommandPath()}
 	})
 	root.AddCommand(
+		newAffectedCmd(a, runAffected),
 		newBisectCmd(a, runBisect),
 		newBuildCmd(a, runBuild),
 		newCacheCmd(a, runCache),
+		newCacheKeyCmd(a, runCacheKey),
 		newDoctorCmd(a, runDoctor),
+		newDriftCmd(a, runDrift),
 		newInitCmd(a, runInit),
 		newLockCmd(a, runLock),
 		newPatchCmd(a),

@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"payload/internal/config"
+	"payload/internal/git"
 	"payload/internal/pin"
 )
 
@@ -92,11 +93,11 @@ func (f *finder) skip(at Where, format string, args ...any) {
 // Look reads the repository at root. Files that git ignores, submodules and
 // repositories nested in it are passed over.
 func Look(ctx context.Context, root string) (Found, error) {
-	f := &finder{root: root}
-	inGit, err := f.list(ctx)
+	files, inGit, err := git.Files(ctx, root)
 	if err != nil {
 		return Found{}, err
 	}
+	f := &finder{root: root, files: files}
 	for _, name := range f.files {
 		if err := f.read(name); err != nil {
 			return Found{}, err

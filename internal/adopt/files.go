@@ -17,42 +17,6 @@ import (
 	"payload/internal/run"
 )
 
-// list fills f.files: what git knows or would add, or every file of a folder
-// that is no work tree.
-func (f *finder) list(ctx context.Context) (inGit bool, err error) {
-	out, err := gitText(ctx, f.root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-	if err == nil {
-		f.files = git.SplitZ(out)
-		return true, nil
-	}
-	var exit *run.ExitError
-	if !errors.As(err, &exit) || f.there(".git") {
-		return false, fmt.Errorf("listing the files of %s: %w", f.root, err)
-	}
-	err = filepath.WalkDir(f.root, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(f.root, name)
-		if err != nil {
-			return err
-		}
-		rel = filepath.ToSlash(rel)
-		if !d.IsDir() {
-			f.files = append(f.files, rel)
-			return nil
-		}
-		if rel != "." && (d.Name() == ".git" || f.there(rel+"/.git")) {
-			return filepath.SkipDir
-		}
-		return nil
-	})
-	if err != nil {
-		return false, fmt.Errorf("listing the files of %s: %w", f.root, err)
-	}
-	return false, nil
-}
-
 func gitText(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	res, err := run.Do(ctx, run.Cmd{Dir: dir, Args: append([]string{"git"}, args...)})
 	return res.Stdout, err

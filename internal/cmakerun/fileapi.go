@@ -228,7 +228,7 @@ func (r *Reply) Target(name string) (Target, error) {
 		}
 		return target, nil
 	}
-	return Target{}, &UnknownTargetError{Target: name, Nearest: nearest(name, names, 3)}
+	return Target{}, &UnknownTargetError{Target: name, Nearest: Nearest(name, names, 3)}
 }
 
 func (r *Reply) abs(path string) string {

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// nearest gives up to n of names that are most like name, best first. Words
+// Nearest gives up to n of names that are most like name, best first. Words
 // that both share, split at _ and -, count more than letters, all but the
 // first: an option that moved to another prefix keeps its last words.
-func nearest(name string, names []string, n int) []string {
+func Nearest(name string, names []string, n int) []string {
 	type scored struct {
 		name  string
 		score int

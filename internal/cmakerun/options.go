@@ -80,7 +80,7 @@ func checkOptions(b Build, r *Reply, unused []string, refresh bool) error {
 		}
 	}
 	for i := range bad {
-		if best := nearest(bad[i].Option, options, 1); len(best) > 0 {
+		if best := Nearest(bad[i].Option, options, 1); len(best) > 0 {
 			bad[i].Nearest = best[0]
 		}
 	}

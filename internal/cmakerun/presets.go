@@ -262,7 +262,7 @@ func (p *Presets) Get(name string) (Preset, error) {
 		}
 	}
 	_, hidden := p.byName[name]
-	return Preset{}, &UnknownPresetError{Dir: p.Dir, Name: name, Hidden: hidden, Nearest: nearest(name, known, 3), Known: known}
+	return Preset{}, &UnknownPresetError{Dir: p.Dir, Name: name, Hidden: hidden, Nearest: Nearest(name, known, 3), Known: known}
 }
 
 // inherit gives a copy of raw with what its parents add. A field that is set

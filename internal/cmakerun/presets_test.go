@@ -268,11 +268,11 @@ func TestNearest(t *testing.T) {
 		"LLAMA_CUDA_GRAPHS": "GGML_CUDA_GRAPHS",
 		"BUILD_SHARED_LIB":  "BUILD_SHARED_LIBS",
 	} {
-		if got := nearest(name, options, 1); len(got) == 0 || got[0] != want {
+		if got := Nearest(name, options, 1); len(got) == 0 || got[0] != want {
 			t.Errorf("nearest to %s: %q, want %s", name, got, want)
 		}
 	}
-	if got := nearest("ZZZ", options, 3); len(got) > 0 {
+	if got := Nearest("ZZZ", options, 3); len(got) > 0 {
 		t.Errorf("nothing is like ZZZ, got %q", got)
 	}
 }

@@ -135,6 +135,17 @@ func settings(p Preset) map[string]string {
 	return s
 }
 
+// Identity lists what decides a preset's objects beside sources, project files
+// and tools: everything that the preset says, and the variables of the
+// environment that compilers and CMake read, by name.
+func Identity(p Preset) map[string]string {
+	all := settings(p)
+	for name, value := range (Build{}).steeringNow() {
+		all["variable "+name] = value
+	}
+	return all
+}
+
 func identify(path string) (program, error) {
 	info, err := os.Stat(path)
 	if err != nil {

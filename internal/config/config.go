@@ -26,6 +26,7 @@ type File struct {
 	Root       string // absolute folder that holds the file
 	Version    int
 	Components []Component // in the order of the file
+	Checks     Checks
 }
 
 // document is the file's form. docs/payload.schema.json says the same; a test
@@ -33,6 +34,7 @@ type File struct {
 type document struct {
 	Version    int           `yaml:"version"`
 	Components yaml.MapSlice `yaml:"components"`
+	Checks     `yaml:",inline"`
 }
 
 // Component is one upstream project that the repository pins. Paths are
@@ -259,6 +261,10 @@ func Parse(data []byte) (*File, error) {
 			return nil, At(tree, "$.components", "components %s and %s share the variable prefix %s", other, c.Name, c.Var())
 		}
 		seen[c.Var()] = c.Name
+	}
+	f.Checks = doc.Checks
+	if err := f.Checks.check(tree, f); err != nil {
+		return nil, err
 	}
 	for _, c := range f.Components {
 		for i, k := range c.Coupled {

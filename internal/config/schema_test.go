@@ -29,16 +29,24 @@ func TestSchemaKeys(t *testing.T) {
 	top := compiled(t)
 	component := top.Properties["components"].AdditionalProperties.(*jsonschema.Schema).Ref
 	items := func(key string) *jsonschema.Schema { return component.Properties[key].Items2020.Ref }
+	checks := func(key string) *jsonschema.Schema { return top.Properties[key].Items2020.Ref }
 	for _, c := range []struct {
 		of     any
 		schema *jsonschema.Schema
-	}{{document{}, top}, {Component{}, component}, {Mirror{}, items("mirrors")}, {Copy{}, items("copies")}, {Coupled{}, items("coupled")}} {
+	}{
+		{document{}, top}, {Component{}, component}, {Mirror{}, items("mirrors")}, {Copy{}, items("copies")}, {Coupled{}, items("coupled")},
+		{Affected{}, checks("affected")}, {Required{}, checks("required")}, {Generated{}, checks("generated")}, {Waiver{}, checks("waivers")},
+		{Layout{}, top.Properties["layout"].Ref},
+	} {
 		var keys, described []string
 		typ := reflect.TypeOf(c.of)
-		for i := range typ.NumField() {
-			key, _, _ := strings.Cut(typ.Field(i).Tag.Get("yaml"), ",")
+		for _, field := range reflect.VisibleFields(typ) {
+			key, inline, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+			if inline == "inline" {
+				continue // its fields come by themselves
+			}
 			if key == "" {
-				t.Errorf("%s.%s has no yaml tag", typ, typ.Field(i).Name)
+				t.Errorf("%s.%s has no yaml tag", typ, field.Name)
 			}
 			if key != "-" {
 				keys = append(keys, key)
