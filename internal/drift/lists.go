@@ -169,4 +169,3 @@ func (r *repo) folders() []string {
 	slices.Sort(list)
 	return list
 }
-

@@ -98,17 +98,14 @@ func checkFilters(_ context.Context, r *repo) ([]report.Finding, error) {
 	for _, w := range list {
 		for _, event := range pairs(at(w.root, "on")) {
 			for _, key := range []string{"paths", "paths-ignore"} {
-				n := at(event.Value, key)
-				if n == nil {
+				list := entry(event.Value, key)
+				if list == nil {
 					continue
 				}
-				set, dead := r.filters(w.file, texts(n))
+				set, dead := r.filters(w.file, texts(list.Value))
 				found = append(found, dead...)
+				at := place(w.file, line(list.Key))
 				for _, p := range r.projects {
-					at := place(w.file, line(n)-1) // the key stands above its list
-					if first := texts(n); len(first) > 0 && first[0].line == line(n) {
-						at.Line = first[0].line
-					}
 					what := keyOf(event) + " " + p.Dir
 					if key == "paths" {
 						if left := missing(p, set.takes); len(left) > 0 {
@@ -337,4 +334,3 @@ func checkWorkflows(_ context.Context, r *repo) ([]report.Finding, error) {
 	}
 	return found, nil
 }
-

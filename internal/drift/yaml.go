@@ -41,18 +41,24 @@ func pairs(n ast.Node) []*ast.MappingValueNode {
 
 func keyOf(p *ast.MappingValueNode) string { return strings.Trim(p.Key.String(), `"'`) }
 
+// entry is a mapping's entry with a key; nil where there is none.
+func entry(n ast.Node, key string) *ast.MappingValueNode {
+	for _, p := range pairs(n) {
+		if keyOf(p) == key {
+			return p
+		}
+	}
+	return nil
+}
+
 // at follows keys through mappings; nil where there is no such entry.
 func at(n ast.Node, keys ...string) ast.Node {
 	for _, key := range keys {
-		var next ast.Node
-		for _, p := range pairs(n) {
-			if keyOf(p) == key {
-				next = p.Value
-			}
-		}
-		if n = next; n == nil {
+		e := entry(n, key)
+		if e == nil {
 			return nil
 		}
+		n = e.Value
 	}
 	return n
 }
