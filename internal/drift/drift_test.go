@@ -32,7 +32,7 @@ func fixture(t *testing.T) string {
 	options := "cmake_minimum_required(VERSION 3.21)\nproject(toy C)\noption(TOY_LOUD \"toy: greet in capitals\" OFF)\noption(TOY_NATIVE \"toy: for this machine\" ON)\nset(TARGET toy-lib)\nadd_library(${TARGET} SHARED toy.c)\n"
 	toy.Commit(map[string]string{"toy.c": greeting, "toy.h": "const char *toy_greeting(void);\n", "CMakeLists.txt": options, "deps.txt": "lib v1.0\n"}, "b100")
 	toy.Commit(map[string]string{"CMakeLists.txt": strings.Replace(options, "option(TOY_LOUD \"toy: greet in capitals\" OFF)\n", "", 1)}, "b101")
-	toy.Commit(map[string]string{"toy.c": strings.Replace(greeting, "hello", "good morning", 1)}, "b102")
+	toy.Commit(map[string]string{"toy.c": strings.Replace(greeting, "hello", "good morning", 1), "CMakeLists.txt": "cmake_minimum_required(VERSION 3.21)\nproject(toy C)\noption(TOY_COUNT \"toy: another count\" ON)\nset(TARGET toy-lib)\nadd_library(${TARGET} SHARED toy.c)\n"}, "b102")
 	lib.Commit(map[string]string{"l": "1\n"}, "v1.0")
 	lib.Commit(map[string]string{"l": "2\n"}, "v2.0")
 
@@ -409,5 +409,50 @@ func TestFind(t *testing.T) {
 	}
 	if _, err := Find("cache"); err == nil {
 		t.Error("the beginning of an id is taken")
+	}
+}
+
+// Upstream is asked only where that is wanted.
+func TestUpstream(t *testing.T) {
+	root := fixture(t)
+	for _, f := range found(t, root, Options{}).Findings {
+		t.Errorf("without asking: %s", said([]report.Finding{f}))
+	}
+	result := found(t, root, Options{Upstream: true})
+	want := []string{
+		"upstream.behind TOY_VERSION:1", "upstream.merged " + first + ":1", "upstream.conflict " + second + ":1", "upstream.behind LIB_VERSION:1",
+	}
+	var got []string
+	for _, f := range result.Findings {
+		got = append(got, f.ID+" "+f.Where[0].String())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("want %q, found:\n%s", want, said(result.Findings))
+	}
+
+	toy := filepath.Join(filepath.Dir(root), "toy")
+	if _, err := testkit.RunGit(t.Context(), toy, "tag", "-f", "b100", "b101"); err != nil {
+		t.Fatal(err)
+	}
+	edit{first, "contains toy.c good day", "contains toy.c hello"}.apply(t, root)
+	result = found(t, root, Options{Checks: []string{"upstream"}})
+	if !slices.ContainsFunc(result.Findings, func(f report.Finding) bool {
+		return f.ID == "upstream.moved" && f.Where[0].Path == "payload.lock" && f.Where[0].Line == 6
+	}) {
+		t.Errorf("a moved tag:\n%s", said(result.Findings))
+	}
+	if _, err := testkit.RunGit(t.Context(), toy, "tag", "-f", "b100", "b101~1"); err != nil {
+		t.Fatal(err)
+	}
+	result = found(t, root, Options{Checks: []string{"upstream"}})
+	if !slices.ContainsFunc(result.Findings, func(f report.Finding) bool { return f.ID == "upstream.droppable" }) {
+		t.Errorf("a patch that is no longer needed:\n%s", said(result.Findings))
+	}
+	if err := os.RemoveAll(toy); err != nil {
+		t.Fatal(err)
+	}
+	result = found(t, root, Options{Checks: []string{"upstream"}})
+	if !slices.ContainsFunc(result.Findings, func(f report.Finding) bool { return f.ID == "upstream.away" }) {
+		t.Errorf("an upstream that is away:\n%s", said(result.Findings))
 	}
 }
