@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -49,36 +50,13 @@ func TestNoComponentInInternal(t *testing.T) {
 	}
 }
 
-// TestLayoutDocument holds that docs/layout.md names what is there.
-func TestLayoutDocument(t *testing.T) {
-	data, err := os.ReadFile("../../docs/layout.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, _, _ := strings.Cut(strings.SplitN(string(data), "```", 3)[1], "```")
-	named := map[string]bool{}
-	for _, line := range strings.Split(tree, "\n") {
-		path := strings.TrimSuffix(strings.SplitN(strings.TrimSpace(line), " ", 2)[0], "/")
-		if path == "" {
-			continue
-		}
-		if strings.HasPrefix(line, "  ") {
-			path = "cmd/payload/" + path
-		}
-		named[path] = true
-		if _, err := os.Stat(filepath.Join("../..", path)); err != nil {
-			t.Errorf("docs/layout.md names %s, which is not there", path)
-		}
-	}
-	dirs, err := filepath.Glob("../../internal/*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range dirs {
-		name := "internal/" + filepath.Base(d)
-		if !named[name] {
-			t.Errorf("docs/layout.md does not name %s", name)
-		}
+// TestNothingDrifts runs the checks of drift that need no sources on this
+// repository; TestRealDrift runs all.
+func TestNothingDrifts(t *testing.T) {
+	var out, voice bytes.Buffer
+	code := Main([]string{"-C", "../..", "drift", "--check", "copies,native,filters,cache-keys,workflows,docker,depguard,layout"}, strings.NewReader(""), &out, &voice)
+	if code != exitDone {
+		t.Errorf("exit %d\n%s%s", code, out.String(), voice.String())
 	}
 }
 

@@ -172,9 +172,9 @@ func (a *Affected) add(r Reason, wanted map[string]string, runner func(string) s
 }
 
 // takes says whether a file is an input. One that is gone was an input if it
-// lay where inputs lie: Own can't list it.
+// lay where inputs lie: a list of what is there lacks it.
 func (p Project) takes(file string) bool {
-	if slices.Contains(p.Shared, file) || slices.Contains(p.Own, file) {
+	if slices.Contains(p.Inputs(), file) {
 		return true
 	}
 	if config.Matches(notInputs, file) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -33,7 +34,7 @@ type Key struct {
 
 // Part is one thing that the key depends on.
 type Part struct {
-	Kind  string `json:"kind"` // system, pin, patch, file, preset, variable or tool
+	Kind  string `json:"kind"` // system, config, pin, patch, file, preset, variable or tool
 	Name  string `json:"name"`
 	Value string `json:"value"` // the SHA-256 of a file
 }
@@ -52,6 +53,11 @@ func CacheKey(ctx context.Context, w *workspace.Workspace, p Project, preset cma
 		if err != nil {
 			return key, err
 		}
+		said, err := json.Marshal(c) // where it is built from what upstream offers built, too
+		if err != nil {
+			return key, fmt.Errorf("digesting %s of %s: %w", c.Name, config.FileName, err)
+		}
+		add("config", c.Name, hexSum(said))
 		add("pin", c.Name, pinned.Ref)
 		if pinned.Entry != nil {
 			add("pin", c.Name+" commit", pinned.Entry.Commit)
@@ -63,7 +69,7 @@ func CacheKey(ctx context.Context, w *workspace.Workspace, p Project, preset cma
 			add("patch", c.Name+" "+d.File, d.SHA256)
 		}
 	}
-	for _, file := range p.Own {
+	for _, file := range slices.Concat(p.Own, p.Named) {
 		if path.Base(file) == "CMakePresets.json" {
 			continue // as this preset expands, not what others say beside it
 		}
@@ -104,8 +110,12 @@ func digest(file string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("digesting an input: %w", err)
 	}
+	return hexSum(text), nil
+}
+
+func hexSum(text []byte) string {
 	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:]), nil
+	return hex.EncodeToString(sum[:])
 }
 
 // compilers are the places where a preset or a person names one.

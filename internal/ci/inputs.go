@@ -47,12 +47,13 @@ type Project struct {
 	Components []config.Component
 	Presets    []cmakerun.Preset // in the order of their files; those that can't be built here too
 	Shared     []string          // inputs of every project: payload.yaml and the lock
-	Own        []string          // pins, patches, the project's files, what its CMake files name elsewhere
+	Own        []string          // pins, patches, the project's files
+	Named      []string          // what its CMake files take from elsewhere in the repository
 }
 
 // Inputs are all files that the presets are made from, sorted.
 func (p Project) Inputs() []string {
-	all := slices.Concat(p.Shared, p.Own)
+	all := slices.Concat(p.Shared, p.Own, p.Named)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
@@ -92,13 +93,15 @@ func Projects(f *config.File, files []string) ([]Project, error) {
 		if err != nil {
 			return nil, err
 		}
-		globs = append(globs, named...)
 		for _, file := range files {
 			switch {
 			case file == config.FileName, file == pin.LockName:
 				p.Shared = append(p.Shared, file)
-			case config.Matches(globs, file) && !config.Matches(notInputs, file):
+			case config.Matches(notInputs, file):
+			case config.Matches(globs, file):
 				p.Own = append(p.Own, file)
+			case config.Matches(named, file):
+				p.Named = append(p.Named, file)
 			}
 		}
 		found = append(found, p)

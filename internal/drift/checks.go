@@ -78,8 +78,8 @@ func Checks() []Check {
 			run:         checkCacheKeys,
 		},
 		{
-			ID: "workflows", Title: "Workflows run files that exist",
-			Explanation: "A script, a local action or a Dockerfile that a workflow names has to be there.",
+			ID: "workflows", Title: "Workflows name files and presets that exist",
+			Explanation: "A script, a local action, a Dockerfile or a preset that a workflow names has to be there.",
 			run:         checkWorkflows,
 		},
 		{

@@ -45,7 +45,7 @@ func (r *repo) vocabularyOf(ctx context.Context, p ci.Project) (vocabulary, erro
 			v.learn(text)
 		}
 	}
-	for _, file := range p.Own {
+	for _, file := range slices.Concat(p.Own, p.Named) {
 		if !isCMake(file) {
 			continue
 		}

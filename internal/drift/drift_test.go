@@ -189,6 +189,8 @@ var broken = []struct {
 	// A default that upstream flipped stays as it was in an old CMakeCache.txt.
 	{"an old build folder comes back", []edit{{buildYML, "          key: ${{ steps.key.outputs.key }}\n", "          key: ${{ steps.key.outputs.key }}\n          restore-keys: server-\n"}}, "cache-keys.restore " + buildYML + ":24", "build of other inputs"},
 	{"a script that is gone", []edit{{buildYML, "gen/run.sh quiet", "gen/build.sh quiet"}}, "workflows.missing " + buildYML + ":31", "gen/build.sh"},
+	{"a preset that is gone", []edit{{buildYML, "gen/run.sh quiet", "payload build --preset quiet,hushed"}}, "workflows.preset " + buildYML + ":31", "hushed"},
+	{"a preset of a matrix that is gone", []edit{{buildYML, "    runs-on: ubuntu-24.04\n", "    runs-on: ubuntu-24.04\n    strategy: {matrix: {preset: [quiet, silent]}}\n"}}, "workflows.preset " + buildYML + ":16", "silent"},
 	{"an action that is gone", []edit{{buildYML, "./.github/actions/setup", "./.github/actions/old"}}, "workflows.missing " + buildYML + ":17", "no action"},
 	{"a workflow that is no YAML", []edit{{buildYML, "jobs:", "jobs: ]"}}, "workflows.unreadable " + buildYML + ":1", "no YAML"},
 

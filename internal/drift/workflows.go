@@ -300,6 +300,7 @@ func checkWorkflows(_ context.Context, r *repo) ([]report.Finding, error) {
 		return nil, err
 	}
 	for _, w := range list {
+		found = append(found, r.presetsNamed(w)...)
 		look := func(name string, line int) {
 			clean := path.Clean(name)
 			top, _, _ := strings.Cut(clean, "/")
@@ -333,4 +334,44 @@ func checkWorkflows(_ context.Context, r *repo) ([]report.Finding, error) {
 		}
 	}
 	return found, nil
+}
+
+// presetFlag finds the presets that a command names in full.
+var presetFlag = regexp.MustCompile(`--preset[= ]["']?([A-Za-z0-9_.,+-]+)`)
+
+// presetsNamed looks at the presets that commands and matrices name.
+func (r *repo) presetsNamed(w workflow) []report.Finding {
+	known := map[string]bool{}
+	for _, p := range r.projects {
+		for _, preset := range p.Presets {
+			known[preset.Name] = true
+		}
+	}
+	var found []report.Finding
+	look := func(name string, line int) {
+		if name != "" && !known[name] && !strings.Contains(name, "$") {
+			found = append(found, finding("workflows.preset", name, report.Error, place(w.file, line), "there is no preset "+name, "", ""))
+		}
+	}
+	steps(w.root, func(step ast.Node, _ []ast.Node) {
+		for _, command := range scalar(at(step, "run")) {
+			for _, m := range presetFlag.FindAllStringSubmatch(command.text, -1) {
+				for _, name := range strings.Split(m[1], ",") {
+					look(name, command.line)
+				}
+			}
+		}
+	})
+	for _, job := range pairs(at(w.root, "jobs")) {
+		matrix := at(job.Value, "strategy", "matrix")
+		for _, name := range texts(at(matrix, "preset")) {
+			look(name.text, name.line)
+		}
+		for _, entry := range items(at(matrix, "include")) {
+			for _, name := range scalar(at(entry, "preset")) {
+				look(name.text, name.line)
+			}
+		}
+	}
+	return found
 }
