@@ -1,4 +1,4 @@
-.PHONY: build test lint fmt golden bench ci
+.PHONY: build test lint fmt golden bench ci pr
 build: ; scripts/build
 test:  ; scripts/test
 lint:  ; scripts/lint
@@ -6,3 +6,4 @@ fmt:   ; go tool -modfile=tools/go.mod golangci-lint fmt
 golden: ; go test ./... -update
 bench: ; scripts/bench
 ci:    ; .ci/run
+pr:    ; scripts/ci

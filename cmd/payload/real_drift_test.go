@@ -19,7 +19,7 @@ import (
 // TestRealDrift holds that this repository agrees with itself, and that a warm
 // look at it takes less than two seconds.
 func TestRealDrift(t *testing.T) {
-	must(t, "source", "llama.cpp") // so that the store is warm
+	must(t, "source", "llama.cpp")                    // so that the store is warm
 	tool := filepath.Join(t.TempDir(), "payload.exe") // any name will do
 	do := func(args ...string) {
 		t.Helper()

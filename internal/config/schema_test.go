@@ -34,8 +34,15 @@ func TestSchemaKeys(t *testing.T) {
 		of     any
 		schema *jsonschema.Schema
 	}{
-		{document{}, top}, {Component{}, component}, {Mirror{}, items("mirrors")}, {Copy{}, items("copies")}, {Coupled{}, items("coupled")},
-		{Affected{}, checks("affected")}, {Required{}, checks("required")}, {Generated{}, checks("generated")}, {Waiver{}, checks("waivers")},
+		{document{}, top},
+		{Component{}, component},
+		{Mirror{}, items("mirrors")},
+		{Copy{}, items("copies")},
+		{Coupled{}, items("coupled")},
+		{Affected{}, checks("affected")},
+		{Required{}, checks("required")},
+		{Generated{}, checks("generated")},
+		{Waiver{}, checks("waivers")},
 		{Layout{}, top.Properties["layout"].Ref},
 	} {
 		var keys, described []string

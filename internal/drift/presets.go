@@ -106,35 +106,45 @@ func (s *shared) findings() []report.Finding {
 	return s.list
 }
 
-func checkOptions(ctx context.Context, r *repo) ([]report.Finding, error) {
-	var found shared
+// known visits every preset of the repository with what the CMake files of its
+// project and sources name. A project whose sources are not locked is left out:
+// the lock check tells.
+func (r *repo) known(ctx context.Context, visit func(p ci.Project, v vocabulary, files presetFiles, preset cmakerun.Preset)) error {
 	for _, p := range r.projects {
 		v, err := r.words[p.Dir](ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if !v.whole {
-			continue // the lock check tells
+			continue
 		}
 		files, err := r.presetFilesOf(p)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, preset := range files.own(p) {
-			for _, option := range slices.Sorted(maps.Keys(preset.Cache)) {
-				if v.knows(option) || slices.Contains(preset.Vendor.ReadBy, option) {
-					continue
-				}
-				fix := "take it out"
-				if near := cmakerun.Nearest(option, v.options(), 1); len(near) > 0 {
-					fix = "set " + near[0] + ", if that is what is meant"
-				}
-				found.add(finding("options.undeclared", option, report.Error, files.where(preset.Name, "cacheVariables", option),
-					fmt.Sprintf("%s is set, and %s neither declare nor read it", option, sourcesOf(p)), "", fix), preset.Name)
-			}
+			visit(p, v, files, preset)
 		}
 	}
-	return found.findings(), nil
+	return nil
+}
+
+func checkOptions(ctx context.Context, r *repo) ([]report.Finding, error) {
+	var found shared
+	err := r.known(ctx, func(p ci.Project, v vocabulary, files presetFiles, preset cmakerun.Preset) {
+		for _, option := range slices.Sorted(maps.Keys(preset.Cache)) {
+			if v.knows(option) || slices.Contains(preset.Vendor.ReadBy, option) {
+				continue
+			}
+			fix := "take it out"
+			if near := cmakerun.Nearest(option, v.options(), 1); len(near) > 0 {
+				fix = "set " + near[0] + ", if that is what is meant"
+			}
+			found.add(finding("options.undeclared", option, report.Error, files.where(preset.Name, "cacheVariables", option),
+				fmt.Sprintf("%s is set, and %s neither declare nor read it", option, sourcesOf(p)), "", fix), preset.Name)
+		}
+	})
+	return found.findings(), err
 }
 
 // sourcesOf names what a project is made of.
@@ -148,34 +158,21 @@ func sourcesOf(p ci.Project) string {
 
 func checkTargets(ctx context.Context, r *repo) ([]report.Finding, error) {
 	var found shared
-	for _, p := range r.projects {
-		v, err := r.words[p.Dir](ctx)
-		if err != nil {
-			return nil, err
-		}
-		if !v.whole {
-			continue
-		}
-		files, err := r.presetFilesOf(p)
-		if err != nil {
-			return nil, err
-		}
-		for _, preset := range files.own(p) {
-			for _, name := range preset.Vendor.Targets {
-				if !v.hasTarget(name) {
-					found.add(finding("targets.missing", name, report.Error, files.where(preset.Name, "vendor", "payload", "targets"),
-						fmt.Sprintf("no CMake file adds the target %s", name), "", ""), preset.Name)
-				}
-			}
-			for _, name := range preset.Vendor.Components {
-				if !v.components[name] {
-					found.add(finding("targets.component", name, report.Error, files.where(preset.Name, "vendor", "payload", "components"),
-						fmt.Sprintf("no CMake file installs the component %s", name), "", ""), preset.Name)
-				}
+	err := r.known(ctx, func(_ ci.Project, v vocabulary, files presetFiles, preset cmakerun.Preset) {
+		for _, name := range preset.Vendor.Targets {
+			if !v.hasTarget(name) {
+				found.add(finding("targets.missing", name, report.Error, files.where(preset.Name, "vendor", "payload", "targets"),
+					fmt.Sprintf("no CMake file adds the target %s", name), "", ""), preset.Name)
 			}
 		}
-	}
-	return found.findings(), nil
+		for _, name := range preset.Vendor.Components {
+			if !v.components[name] {
+				found.add(finding("targets.component", name, report.Error, files.where(preset.Name, "vendor", "payload", "components"),
+					fmt.Sprintf("no CMake file installs the component %s", name), "", ""), preset.Name)
+			}
+		}
+	})
+	return found.findings(), err
 }
 
 // hostFlags are what compilers take to mean "for this machine".

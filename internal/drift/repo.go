@@ -144,12 +144,11 @@ func (r *repo) text(name string) (string, error) {
 // has says whether a path is a file of the repository, or a folder with some.
 func (r *repo) has(name string) bool {
 	name = path.Clean(name)
-	i, found := slices.BinarySearch(r.files, name)
-	if found || name == "." {
+	if _, found := slices.BinarySearch(r.files, name); found || name == "." {
 		return true
 	}
 	// Files of the folder sort behind "name/", which is not where "name" would.
-	i, _ = slices.BinarySearch(r.files, name+"/")
+	i, _ := slices.BinarySearch(r.files, name+"/")
 	return i < len(r.files) && strings.HasPrefix(r.files[i], name+"/")
 }
 
@@ -164,17 +163,6 @@ func covers(glob, file string) bool {
 		}
 	}
 	return false
-}
-
-// select gives the files that take takes.
-func (r *repo) selected(take func(file string) bool) []string {
-	var list []string
-	for _, file := range r.files {
-		if take(file) {
-			list = append(list, file)
-		}
-	}
-	return list
 }
 
 // missing lists the inputs of a project that a filter, a key or a stage leaves
