@@ -131,7 +131,11 @@ func (v *vocabulary) addTarget(name string, values map[string][]string) {
 }
 
 // modules are variables that CMake itself and its own modules read.
-var modules = []string{"CMAKE_", "FETCHCONTENT_", "BUILD_SHARED_LIBS", "BUILD_TESTING", "CPACK_"}
+var modules = []string{"CMAKE_", "FETCHCONTENT_", "BUILD_SHARED_LIBS", "BUILD_TESTING", "CPACK_", "BLA_"}
+
+// hint is what a module for find_package reads beside what it declares; the
+// package's name stands before it.
+var hint = regexp.MustCompile(`^(.+?)_(ROOT|DIR|ROOT_DIR|INCLUDE_DIRS?|LIBRARY|LIBRARIES|[A-Z]+_LIBRARY|EXECUTABLE|[A-Z]+_EXECUTABLE|USE_STATIC_LIBS)$`)
 
 // knows says whether an option of a preset is one that somebody declares or reads.
 func (v *vocabulary) knows(option string) bool {
@@ -140,10 +144,8 @@ func (v *vocabulary) knows(option string) bool {
 			return true
 		}
 	}
-	// Vulkan_INCLUDE_DIR is read by the module that find_package(Vulkan) runs.
-	before, _, cut := strings.Cut(option, "_")
-	if cut && v.packages[strings.ToLower(before)] {
-		return true
+	if m := hint.FindStringSubmatch(option); m != nil && v.packages[strings.ToLower(m[1])] {
+		return true // Vulkan_INCLUDE_DIR, of find_package(Vulkan)
 	}
 	return v.declared[option] || v.read[option]
 }

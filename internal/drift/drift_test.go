@@ -29,7 +29,7 @@ func fixture(t *testing.T) string {
 	}
 	toy, lib := testkit.RepoAt(t, filepath.Join(top, "toy")), testkit.RepoAt(t, filepath.Join(top, "lib"))
 	greeting := "#include \"toy.h\"\n\nconst char *toy_greeting(void) {\n    return \"hello\";\n}\n\nint toy_version(void) { return 100; }\n"
-	options := "cmake_minimum_required(VERSION 3.21)\nproject(toy C)\noption(TOY_LOUD \"toy: greet in capitals\" OFF)\noption(TOY_NATIVE \"toy: for this machine\" ON)\nset(TARGET toy-lib)\nadd_library(${TARGET} SHARED toy.c)\n"
+	options := "cmake_minimum_required(VERSION 3.21)\nproject(toy C)\noption(TOY_LOUD \"toy: greet in capitals\" OFF)\noption(TOY_NATIVE \"toy: for this machine\" ON)\nset(TARGET toy-lib)\nadd_library(${TARGET} SHARED toy.c)\ntoy_option_depr(WARNING TOY_OLD TOY_LOUD)\n"
 	toy.Commit(map[string]string{"toy.c": greeting, "toy.h": "const char *toy_greeting(void);\n", "CMakeLists.txt": options, "deps.txt": "lib v1.0\n"}, "b100")
 	toy.Commit(map[string]string{"CMakeLists.txt": strings.Replace(options, "option(TOY_LOUD \"toy: greet in capitals\" OFF)\n", "", 1)}, "b101")
 	toy.Commit(map[string]string{"toy.c": strings.Replace(greeting, "hello", "good morning", 1), "CMakeLists.txt": "cmake_minimum_required(VERSION 3.21)\nproject(toy C)\noption(TOY_COUNT \"toy: another count\" ON)\nset(TARGET toy-lib)\nadd_library(${TARGET} SHARED toy.c)\n"}, "b102")
@@ -166,6 +166,7 @@ var broken = []struct {
 	{"a generated file that is gone", []edit{{"gen/hash.txt", "", gone}}, "generated.missing payload.yaml:", "gen/hash.txt"},
 
 	{"an option that upstream removed", []edit{{presets, `"TOY_LOUD": "ON"`, `"TOY_LOUDER": "ON"`}}, "options.undeclared " + presets + ":21", "TOY_LOUDER"},
+	{"an option that only warns that it is obsolete", []edit{{presets, `"TOY_LOUD": "ON"`, `"TOY_OLD": "ON"`}}, "options.undeclared " + presets + ":21", "TOY_OLD"},
 	{"an option of a patch that is gone", []edit{{second, "", gone}}, "options.undeclared " + presets + ":11", "TOY_COUNT"},
 	{"a target that is gone", []edit{{presets, `"toy-lib"`, `"toy-libs"`}}, "targets.missing " + presets + ":16", "toy-libs"},
 	{"a component that nothing installs", []edit{{presets, `["base"]`, `["base", "extra"]`}}, "targets.component " + presets + ":15", "extra"},

@@ -101,7 +101,7 @@ func (s *shared) add(f report.Finding, preset string) {
 func (s *shared) findings() []report.Finding {
 	for i := range s.list {
 		f := &s.list[i]
-		f.Detail = strings.TrimSpace(f.Detail + "\nof: " + listed(s.presets[f.Key]))
+		f.Detail = strings.TrimSpace(f.Detail + "\nPresets: " + listed(s.presets[f.Key]))
 	}
 	return s.list
 }
