@@ -9,6 +9,7 @@ import (
 
 	"payload/internal/ci"
 	"payload/internal/cmakefile"
+	"payload/internal/cmakerun"
 )
 
 // vocabulary is what the CMake files of a project and its sources name. It is
@@ -18,7 +19,7 @@ type vocabulary struct {
 	read       map[string]bool // variables that are looked at somewhere
 	packages   map[string]bool // lower case, of find_package
 	targets    []*regexp.Regexp
-	components map[string]bool // of install
+	components map[string]bool // of install, as they are written
 	whole      bool            // every tree was there to be read
 }
 
@@ -152,6 +153,20 @@ func (v *vocabulary) knows(option string) bool {
 
 func (v *vocabulary) hasTarget(name string) bool {
 	return slices.ContainsFunc(v.targets, func(re *regexp.Regexp) bool { return re.MatchString(name) })
+}
+
+// hasComponent says whether something is installed as a component. Its name may
+// come from a variable that the preset sets.
+func (v *vocabulary) hasComponent(name string, preset cmakerun.Preset) bool {
+	for said := range v.components {
+		is := reference.ReplaceAllStringFunc(said, func(r string) string {
+			return preset.Cache[reference.FindStringSubmatch(r)[1]].Value
+		})
+		if is == name {
+			return true
+		}
+	}
+	return false
 }
 
 func (v *vocabulary) options() []string {

@@ -170,6 +170,7 @@ var broken = []struct {
 	{"an option of a patch that is gone", []edit{{second, "", gone}}, "options.undeclared " + presets + ":11", "TOY_COUNT"},
 	{"a target that is gone", []edit{{presets, `"toy-lib"`, `"toy-libs"`}}, "targets.missing " + presets + ":16", "toy-libs"},
 	{"a component that nothing installs", []edit{{presets, `["base"]`, `["base", "extra"]`}}, "targets.component " + presets + ":15", "extra"},
+	{"a component of another folder", []edit{{presets, `"TOY_FOLDER": "quiet"`, `"TOY_FOLDER": "loud"`}}, "targets.component " + presets + ":20", "toy_quiet"},
 	{"a release preset for this machine", []edit{{presets, `"TOY_LOUD": "ON"`, `"TOY_NATIVE": "ON"`}}, "native.required " + presets + ":21", "TOY_NATIVE is ON"},
 	{"an option left to its default", []edit{{presets, "        \"TOY_NATIVE\": \"OFF\",\n", ""}}, "native.required " + presets + ":", "not set"},
 	{"flags for this machine", []edit{{presets, `"CMAKE_BUILD_TYPE": "Release"`, `"CMAKE_C_FLAGS": "-O2 -march=native"`}}, "native.flags " + presets + ":9", "-march=native"},

@@ -166,7 +166,7 @@ func checkTargets(ctx context.Context, r *repo) ([]report.Finding, error) {
 			}
 		}
 		for _, name := range preset.Vendor.Components {
-			if !v.components[name] {
+			if !v.hasComponent(name, preset) {
 				found.add(finding("targets.component", name, report.Error, files.where(preset.Name, "vendor", "payload", "components"),
 					fmt.Sprintf("no CMake file installs the component %s", name), "", ""), preset.Name)
 			}
