@@ -44,7 +44,9 @@ type Part struct {
 // what they name elsewhere, variables that steer compilers, and the tools. A lock
 // that disagrees with the pins is an error, since the key would lie; a tool that is
 // missing is a *doctor.MissingError. Paths below the root count relative to it.
-func CacheKey(ctx context.Context, w *workspace.Workspace, p Project, preset cmakerun.Preset) (Key, error) {
+// needs is what the preset asks of the machine; what is asked for other reasons,
+// or may be missing, decides no object.
+func CacheKey(ctx context.Context, w *workspace.Workspace, p Project, preset cmakerun.Preset, needs []doctor.Need) (Key, error) {
 	key := Key{Schema: KeySchema, Preset: preset.Name}
 	add := func(kind, name, value string) { key.Parts = append(key.Parts, Part{kind, name, value}) }
 	add("system", runtime.GOOS, runtime.GOARCH)
@@ -87,7 +89,8 @@ func CacheKey(ctx context.Context, w *workspace.Workspace, p Project, preset cma
 		}
 		add(kind, short, anywhere(w.File, said[name]))
 	}
-	tools, err := toolchain(ctx, preset)
+	needs = slices.DeleteFunc(slices.Clone(needs), func(n doctor.Need) bool { return n.Optional || n.For != "preset "+preset.Name })
+	tools, err := toolchain(ctx, preset, needs)
 	if err != nil {
 		return key, err
 	}
@@ -123,11 +126,7 @@ var compilers = []string{"CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "CMAKE_CUDA_C
 
 // toolchain identifies the tools that a preset needs by what they say about
 // themselves. Paths and times would differ between two machines of one image.
-func toolchain(ctx context.Context, preset cmakerun.Preset) ([]Part, error) {
-	var needs []doctor.Need
-	for _, t := range preset.Vendor.Tools {
-		needs = append(needs, doctor.Need{Name: t.Name, Min: t.Min, For: "preset " + preset.Name})
-	}
+func toolchain(ctx context.Context, preset cmakerun.Preset, needs []doctor.Need) ([]Part, error) {
 	found, err := doctor.Look(ctx, needs)
 	if err != nil {
 		return nil, err
@@ -136,12 +135,9 @@ func toolchain(ctx context.Context, preset cmakerun.Preset) ([]Part, error) {
 		return nil, &doctor.MissingError{Preset: preset.Name, Missing: missing}
 	}
 	var parts []Part
-	programs := map[string]string{}
+	programs, versions := map[string]string{}, map[string]string{}
 	for _, f := range found {
-		programs[f.Name] = f.Path
-		if f.Path == "" {
-			parts = append(parts, Part{"tool", f.Name, f.Found})
-		}
+		programs[f.Name], versions[f.Name] = f.Path, f.Found
 	}
 	for _, name := range compilers {
 		if named := preset.Cache[name].Value; named != "" {
@@ -149,20 +145,22 @@ func toolchain(ctx context.Context, preset cmakerun.Preset) ([]Part, error) {
 		}
 	}
 	for _, name := range []string{"CC", "CXX", "CUDACXX"} {
-		if named := os.Getenv(name); named != "" {
-			programs[name] = strings.Fields(named)[0]
+		if named := strings.Fields(os.Getenv(name)); len(named) > 0 {
+			programs[name] = named[0]
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(programs)) {
-		if programs[name] == "" {
-			continue
-		}
-		// A tool that has no --version is known by what it says to it.
+		// All that it says: -dumpversion leaves out the packager's patches. What is no
+		// program, as headers are, is known by the version that was found.
+		value := versions[name]
 		res, err := run.Do(ctx, run.Cmd{Args: []string{programs[name], "--version"}, Env: []string{"LC_ALL=C"}, Expendable: true})
 		if err != nil && ctx.Err() != nil {
 			return nil, err
 		}
-		parts = append(parts, Part{"tool", name, strings.TrimSpace(string(res.Stdout))})
+		if said := strings.TrimSpace(string(res.Stdout)); err == nil && said != "" {
+			value = said
+		}
+		parts = append(parts, Part{"tool", name, value})
 	}
 	return parts, nil
 }
