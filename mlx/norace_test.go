@@ -1,0 +1,5 @@
+//go:build !race
+
+package mlx_test
+
+const slow = 1
