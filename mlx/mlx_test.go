@@ -133,6 +133,32 @@ func TestScopes(t *testing.T) {
 	kept.Free()
 }
 
+// What lies between is freed before it is computed, so its memory is reused:
+// the peak of a chain is that of two links, not of all.
+func TestEvalOnlyReusesMemory(t *testing.T) {
+	parent := mlxtest.Scope(t)
+	peak := func(eval func(*mlx.Scope, ...*mlx.Array) error) int64 {
+		s := parent.Sub()
+		defer s.Close()
+		if err := errors.Join(mlx.ClearCache(), mlx.ResetPeak()); err != nil {
+			t.Fatal(err)
+		}
+		before := memory(t).Active
+		x := s.Ones(mlx.Float32, 1<<20)
+		for range 8 {
+			x = s.Exp(s.Negative(x))
+		}
+		if err := eval(s, x); err != nil {
+			t.Fatal(err)
+		}
+		return memory(t).Peak - before
+	}
+	all, only := peak((*mlx.Scope).Eval), peak((*mlx.Scope).EvalOnly)
+	if only > 9<<20 || all < 60<<20 {
+		t.Errorf("peak %d bytes, and %d where everything is held", only, all)
+	}
+}
+
 func TestElements(t *testing.T) {
 	s := mlxtest.Scope(t)
 	both(t, s, []bool{true, false})

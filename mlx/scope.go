@@ -97,6 +97,21 @@ func (s *Scope) Eval(arrays ...*Array) error {
 	return s.evaluate("Eval", arrays, c.Eval)
 }
 
+// EvalOnly is Eval that frees all other arrays of the scope first. While the
+// scope holds what lies between, MLX must keep its memory beside that of the
+// results; freed, it is reused as the work goes on. Make it the last step of a
+// scope, or build in a Sub scope and close that before evaluating.
+func (s *Scope) EvalOnly(arrays ...*Array) error {
+	s.arrays = slices.DeleteFunc(s.arrays, func(a *Array) bool {
+		if slices.Contains(arrays, a) {
+			return false
+		}
+		a.Free()
+		return true
+	})
+	return s.Eval(arrays...)
+}
+
 // AsyncEval starts to compute arrays and does not wait.
 func (s *Scope) AsyncEval(arrays ...*Array) error {
 	return s.evaluate("AsyncEval", arrays, c.AsyncEval)
