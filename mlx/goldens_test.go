@@ -11,6 +11,7 @@ import (
 
 	"payload/mlx"
 	"payload/mlx/mlxtest"
+	"payload/mlx/quant"
 )
 
 // What scripts/mlxgoldens wrote: inputs and what MLX's Python package gives.
@@ -216,19 +217,19 @@ var golden = map[string]ops{
 	},
 	"attention_sinks": func(s *mlx.Scope, in as) as { return as{attend(s, in, mlx.Attention{Sinks: in[3]})} },
 
-	"quantize_affine_32_4": quantized(mlx.Quantization{Group: 32, Bits: 4}),
-	"quantize_affine_64_8": quantized(mlx.Quantization{Mode: mlx.Affine, Group: 64, Bits: 8}),
-	"quantize_affine_64_2": quantized(mlx.Quantization{Mode: mlx.Affine, Bits: 2}),
-	"quantize_affine_32_3": quantized(mlx.Quantization{Mode: mlx.Affine, Group: 32, Bits: 3}),
-	"quantize_affine_32_6": quantized(mlx.Quantization{Mode: mlx.Affine, Group: 32, Bits: 6}),
-	"quantize_mxfp4_32_4":  quantized(mlx.Quantization{Mode: mlx.MXFP4}),
-	"quantize_mxfp8_32_8":  quantized(mlx.Quantization{Mode: mlx.MXFP8, Group: 32, Bits: 8}),
-	"quantize_nvfp4_16_4":  quantized(mlx.Quantization{Mode: mlx.NVFP4}),
+	"quantize_affine_32_4": quantized(quant.Params{Group: 32, Bits: 4}),
+	"quantize_affine_64_8": quantized(quant.Params{Mode: quant.Affine, Group: 64, Bits: 8}),
+	"quantize_affine_64_2": quantized(quant.Params{Mode: quant.Affine, Bits: 2}),
+	"quantize_affine_32_3": quantized(quant.Params{Mode: quant.Affine, Group: 32, Bits: 3}),
+	"quantize_affine_32_6": quantized(quant.Params{Mode: quant.Affine, Group: 32, Bits: 6}),
+	"quantize_mxfp4_32_4":  quantized(quant.Params{Mode: quant.MXFP4}),
+	"quantize_mxfp8_32_8":  quantized(quant.Params{Mode: quant.MXFP8, Group: 32, Bits: 8}),
+	"quantize_nvfp4_16_4":  quantized(quant.Params{Mode: quant.NVFP4}),
 	"gather_qmm": func(s *mlx.Scope, in as) as {
-		gather := func(q mlx.Quantization) *mlx.Array {
+		gather := func(q quant.Params) *mlx.Array {
 			return s.GatherQMM(in[1], s.Quantize(in[0], q), in[2], in[3], true, q, false)
 		}
-		return as{gather(mlx.Quantization{}), gather(mlx.Quantization{Mode: mlx.MXFP4})}
+		return as{gather(quant.Params{}), gather(quant.Params{Mode: quant.MXFP4})}
 	},
 	"fp8": func(s *mlx.Scope, in as) as {
 		return as{s.ToFP8(in[0]), s.FromFP8(s.ToFP8(in[0]), mlx.Float32)}
@@ -244,6 +245,32 @@ var golden = map[string]ops{
 	},
 	"categorical":   func(s *mlx.Scope, in as) as { return as{s.Categorical(in[0], -1, s.Key(42))} },
 	"cross_entropy": two((*mlx.Scope).CrossEntropy),
+	"arcs": func(s *mlx.Scope, in as) as {
+		return as{s.ArcSin(in[0]), s.ArcCos(in[0]), s.ArcTan(in[0]), s.ArcTan2(in[0], s.Flip(in[0]))}
+	},
+	"bits": func(s *mlx.Scope, in as) as {
+		return as{s.BitwiseOr(in[0], in[1]), s.BitwiseXor(in[0], in[1]), s.BitwiseInvert(in[0])}
+	},
+	"products": func(s *mlx.Scope, in as) as {
+		return as{s.Inner(in[0], in[1]), s.Outer(in[0], in[1]), s.Kron(in[0], in[1])}
+	},
+	"flip_like": func(s *mlx.Scope, in as) as {
+		return as{s.Flip(in[0], -1), s.Flip(in[0]), s.ZerosLike(in[0]), s.OnesLike(in[0])}
+	},
+	"gather":  func(s *mlx.Scope, in as) as { return as{s.Gather(in[0], in[1:2], []int{0}, []int{1, 3})} },
+	"scatter": func(s *mlx.Scope, in as) as { return as{s.Scatter(in[0], in[1:2], in[2], []int{0})} },
+	"slice_update_dynamic": func(s *mlx.Scope, in as) as {
+		return as{s.SliceUpdateDynamic(in[0], in[1], in[2], []int{0, 1})}
+	},
+	"permutation": func(s *mlx.Scope, in as) as { return as{s.Permutation(in[0], 0, s.Key(42))} },
+	"qqmm": func(s *mlx.Scope, in as) as {
+		pack := func(m quant.Mode) *mlx.Array {
+			q := quant.Params{Mode: m}
+			w := s.Quantize(in[1], q)
+			return s.QQMM(in[0], w.Weights, w.Scales, q)
+		}
+		return as{pack(quant.MXFP8), pack(quant.NVFP4)}
+	},
 	"gradient": func(s *mlx.Scope, in as) as {
 		f := s.NewClosure(func(s *mlx.Scope, in []*mlx.Array) ([]*mlx.Array, error) {
 			return as{s.Sum(s.Multiply(s.Tanh(in[0]), in[0]), false)}, nil
@@ -263,7 +290,7 @@ func attend(s *mlx.Scope, in as, how mlx.Attention) *mlx.Array {
 	return s.ScaledDotProductAttention(in[0], in[1], in[2], how)
 }
 
-func quantized(q mlx.Quantization) ops {
+func quantized(q quant.Params) ops {
 	return func(s *mlx.Scope, in as) as {
 		w := s.Quantize(in[0], q)
 		out := as{w.Weights, w.Scales}

@@ -94,10 +94,19 @@ func candidates(variable, program string) []string {
 	for _, dir := range folders {
 		out = append(out, filepath.Join(dir, libraryName()))
 		for _, sub := range backends(dir) {
-			out = append(out, filepath.Join(dir, sub, libraryName()))
+			out = append(out, inBackend(filepath.Join(dir, sub)))
 		}
 	}
 	return out
+}
+
+// inBackend gives the library's place in a backend's folder: there, or in lib
+// where headers that are needed at run time lie beside that.
+func inBackend(dir string) string {
+	if _, err := os.Stat(filepath.Join(dir, "lib")); err == nil {
+		return filepath.Join(dir, "lib", libraryName())
+	}
+	return filepath.Join(dir, libraryName())
 }
 
 // backends gives the mlx_* folders of dir, the newest kind of each first and

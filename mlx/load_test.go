@@ -15,7 +15,7 @@ import (
 
 func TestCandidates(t *testing.T) {
 	dir := t.TempDir()
-	for _, d := range []string{"lib/payload/mlx_cpu", "lib/payload/mlx_metal_v3", "lib/payload/mlx_metal_v4", "lib/payload/vulkan", "bin"} {
+	for _, d := range []string{"lib/payload/mlx_cpu", "lib/payload/mlx_metal_v3", "lib/payload/mlx_metal_v4", "lib/payload/mlx_cuda_v13/lib", "lib/payload/vulkan", "bin"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -24,7 +24,8 @@ func TestCandidates(t *testing.T) {
 	got := candidates("", filepath.Join(dir, "bin"))
 	want := []string{
 		at("bin"), at("bin/lib/payload"), at("lib/payload"),
-		at("lib/payload/mlx_metal_v4"), at("lib/payload/mlx_metal_v3"), at("lib/payload/mlx_cpu"),
+		at("lib/payload/mlx_metal_v4"), at("lib/payload/mlx_metal_v3"),
+		at("lib/payload/mlx_cuda_v13/lib"), at("lib/payload/mlx_cpu"),
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("beside the program:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

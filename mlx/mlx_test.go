@@ -12,6 +12,7 @@ import (
 
 	"payload/mlx"
 	"payload/mlx/mlxtest"
+	"payload/mlx/quant"
 )
 
 func TestAnErrorNamesOperationAndShapes(t *testing.T) {
@@ -75,7 +76,7 @@ func TestMisuse(t *testing.T) {
 		},
 		"item":   {func(s *mlx.Scope) { _, _ = mlx.Item[float32](s, s.Ones(mlx.Float32, 2)) }, []string{"2 elements, not one"}},
 		"axis":   {func(s *mlx.Scope) { s.SliceAxis(s.Ones(mlx.Float32, 2), 1, 0, 1) }, []string{"there is no axis 1"}},
-		"mode":   {func(s *mlx.Scope) { s.Quantize(s.Ones(mlx.Float32, 2, 64), mlx.Quantization{Mode: "int5"}) }, []string{"int5"}},
+		"mode":   {func(s *mlx.Scope) { s.Quantize(s.Ones(mlx.Float32, 2, 64), quant.Params{Mode: "int5"}) }, []string{"int5"}},
 		"mapped": {func(s *mlx.Scope) { s.Mapped(make([]byte, 7), mlx.Float32, []int{2}, nil) }, []string{"7 bytes don't fill float32[2]"}},
 		"no file": {
 			func(s *mlx.Scope) { _, _ = s.LoadSafetensors("missing.safetensors") },
@@ -259,7 +260,7 @@ func TestScalarsKeepTypes(t *testing.T) {
 func TestSafetensorsRoundTrip(t *testing.T) {
 	s := mlxtest.Scope(t)
 	path := filepath.Join(t.TempDir(), "model.safetensors")
-	q := s.Quantize(s.Normal(mlx.Float32, 0, 1, s.Key(1), 8, 64), mlx.Quantization{})
+	q := s.Quantize(s.Normal(mlx.Float32, 0, 1, s.Key(1), 8, 64), quant.Params{})
 	want := mlx.Checkpoint{
 		Arrays:   map[string]*mlx.Array{"a.weight": q.Weights, "a.scales": q.Scales, "b": s.Ones(mlx.BFloat16, 3, 1)},
 		Metadata: map[string]string{"format": "mlx", "ключ": "значение"},

@@ -1,33 +1,16 @@
 package mlx
 
-import "payload/mlx/internal/c"
+import (
+	"cmp"
 
-// A Mode is a way of packing weights into fewer bits: groups of elements of a
-// row share a scale.
-type Mode string
-
-// The modes of MLX 0.32. Affine groups have a bias too; the others are the OCP
-// microscaling formats (mxfp4, mxfp8) and NVIDIA's nvfp4.
-const (
-	Affine Mode = "affine"
-	MXFP4  Mode = "mxfp4"
-	MXFP8  Mode = "mxfp8"
-	NVFP4  Mode = "nvfp4"
+	"payload/mlx/internal/c"
+	"payload/mlx/quant"
 )
 
-// Quantization says how weights are packed. Zero sizes are the mode's own:
-// affine 64 and 4 bits, mxfp4 32 and 4, mxfp8 32 and 8, nvfp4 16 and 4.
-type Quantization struct {
-	Mode  Mode // "" is Affine
-	Group int  // elements that share a scale
-	Bits  int  // of an element
-}
-
-func (q Quantization) c() (group, bits c.OptionalInt, mode string) {
-	if mode = string(q.Mode); mode == "" {
-		mode = string(Affine)
-	}
-	return optionalInt(q.Group), optionalInt(q.Bits), mode
+// settings gives how weights are packed as C has it. Zero sizes are MLX's own
+// of the mode, and no mode is affine.
+func settings(q quant.Params) (group, bits c.OptionalInt, mode string) {
+	return optionalInt(q.Group), optionalInt(q.Bits), string(cmp.Or(q.Mode, quant.Affine))
 }
 
 func optionalInt(n int) c.OptionalInt { return c.OptionalInt{Value: int32(n), HasValue: n != 0} }
@@ -38,11 +21,11 @@ type Quantized struct{ Weights, Scales, Biases *Array }
 
 // Quantize packs a matrix [..., rows, columns] along its columns. After an
 // error all arrays are nil.
-func (s *Scope) Quantize(w *Array, q Quantization) Quantized {
+func (s *Scope) Quantize(w *Array, q quant.Params) Quantized {
 	if !s.ready("Quantize", w) {
 		return Quantized{}
 	}
-	group, bits, mode := q.c()
+	group, bits, mode := settings(q)
 	v, err := c.VectorArrayNew()
 	if err == nil {
 		err = c.Quantize(&v, w.h, group, bits, mode, 0, s.stream.h)
@@ -58,11 +41,11 @@ func (s *Scope) Quantize(w *Array, q Quantization) Quantized {
 }
 
 // Dequantize unpacks to elements of type d.
-func (s *Scope) Dequantize(w Quantized, q Quantization, d Dtype) *Array {
+func (s *Scope) Dequantize(w Quantized, q quant.Params, d Dtype) *Array {
 	if !s.ready("Dequantize", w.Weights, w.Scales) {
 		return nil
 	}
-	group, bits, mode := q.c()
+	group, bits, mode := settings(q)
 	s.out = 0
 	return s.took("Dequantize", c.Dequantize(&s.out, w.Weights.h, w.Scales.h, orZero(w.Biases), group, bits, mode, 0,
 		c.OptionalDtype{Value: c.Dtype(d), HasValue: true}, s.stream.h), w.Weights, w.Scales)
@@ -70,11 +53,11 @@ func (s *Scope) Dequantize(w Quantized, q Quantization, d Dtype) *Array {
 
 // QuantizedMatmul gives x matmul w, or x matmul the transpose of w: then w is
 // [out, in] as in most checkpoints.
-func (s *Scope) QuantizedMatmul(x *Array, w Quantized, transpose bool, q Quantization) *Array {
+func (s *Scope) QuantizedMatmul(x *Array, w Quantized, transpose bool, q quant.Params) *Array {
 	if !s.ready("QuantizedMatmul", x, w.Weights, w.Scales) {
 		return nil
 	}
-	group, bits, mode := q.c()
+	group, bits, mode := settings(q)
 	s.out = 0
 	return s.took("QuantizedMatmul", c.QuantizedMatmul(&s.out, x.h, w.Weights.h, w.Scales.h, orZero(w.Biases), transpose,
 		group, bits, mode, s.stream.h), x, w.Weights, w.Scales)
@@ -83,11 +66,11 @@ func (s *Scope) QuantizedMatmul(x *Array, w Quantized, transpose bool, q Quantiz
 // GatherQMM is QuantizedMatmul of the matrices of x that left names and those
 // of w that right names, pair by pair; nil takes them in order. sorted says
 // that the indices are.
-func (s *Scope) GatherQMM(x *Array, w Quantized, left, right *Array, transpose bool, q Quantization, sorted bool) *Array {
+func (s *Scope) GatherQMM(x *Array, w Quantized, left, right *Array, transpose bool, q quant.Params, sorted bool) *Array {
 	if !s.ready("GatherQMM", x, w.Weights, w.Scales) {
 		return nil
 	}
-	group, bits, mode := q.c()
+	group, bits, mode := settings(q)
 	s.out = 0
 	return s.took("GatherQMM", c.GatherQmm(&s.out, x.h, w.Weights.h, w.Scales.h, orZero(w.Biases), orZero(left), orZero(right), transpose,
 		group, bits, mode, sorted, s.stream.h), x, w.Weights, w.Scales)
@@ -95,11 +78,11 @@ func (s *Scope) GatherQMM(x *Array, w Quantized, left, right *Array, transpose b
 
 // QQMM multiplies x, packed on the way, by w transposed; scales may be nil
 // where w is not packed yet. MLX has it for mxfp8 and nvfp4.
-func (s *Scope) QQMM(x, w, scales *Array, q Quantization) *Array {
+func (s *Scope) QQMM(x, w, scales *Array, q quant.Params) *Array {
 	if !s.ready("QQMM", x, w) {
 		return nil
 	}
-	group, bits, mode := q.c()
+	group, bits, mode := settings(q)
 	s.out = 0
 	return s.took("QQMM", c.Qqmm(&s.out, x.h, w.h, orZero(scales), group, bits, mode, 0, 0, s.stream.h), x, w)
 }

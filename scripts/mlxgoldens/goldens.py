@@ -153,5 +153,15 @@ case("categorical", [normal(4, 9)], lambda a: mx.random.categorical(a, axis=-1, 
 case("cross_entropy", [normal(3, 7), mx.array([1, 6, 0])], lambda a, t: mx.logsumexp(a, axis=-1) - mx.take_along_axis(a, t[:, None], axis=-1)[:, 0])
 case("gradient", [normal(5)], lambda a: list(mx.value_and_grad(lambda v: mx.sum(mx.tanh(v) * v))(a)))
 
+case("arcs", [mx.array([-0.9, -0.2, 0.3, 0.8])], lambda a: [mx.arcsin(a), mx.arccos(a), mx.arctan(a), mx.arctan2(a, a[::-1])])
+case("bits", [mx.array([12, 10], dtype=mx.uint32), mx.array([10, 6], dtype=mx.uint32)], lambda a, b: [mx.bitwise_or(a, b), mx.bitwise_xor(a, b), mx.bitwise_invert(a)])
+case("products", [normal(3), normal(3)], lambda a, b: [mx.inner(a, b), mx.outer(a, b), mx.kron(a, b)])
+case("flip_like", [normal(2, 3)], lambda a: [a[:, ::-1], a[::-1, ::-1], mx.zeros_like(a), mx.ones_like(a)])
+case("gather", [normal(5, 3), mx.array([4, 0, 4], dtype=mx.uint32)], lambda a, i: a[i][:, None, :])
+case("scatter", [normal(5, 3), mx.array([4, 1], dtype=mx.uint32), normal(2, 1, 3)], lambda a, i, u: mx.put_along_axis(a, mx.broadcast_to(i[:, None], (2, 3)), u[:, 0, :], axis=0))
+case("slice_update_dynamic", [normal(4, 5), normal(2, 2), mx.array([1, 2])], lambda a, u, i: mx.slice_update(a, u, i, axes=(0, 1)))
+case("permutation", [mx.arange(9)], lambda a: mx.random.permutation(a, key=key))
+case("qqmm", [normal(1, 64), normal(8, 64)], lambda a, w: [mx.qqmm(a, *mx.quantize(w, mode="mxfp8"), mode="mxfp8"), mx.qqmm(a, *mx.quantize(w, mode="nvfp4"), mode="nvfp4")], abs=1e-4, rel=1e-3)
+
 json.dump({"mlx": mx.__version__, "cases": cases}, sys.stdout, separators=(",", ":"))
 sys.stdout.write("\n")
