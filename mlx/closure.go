@@ -25,10 +25,12 @@ type Closure struct {
 	freed *atomic.Bool
 }
 
-// A function is a Func that C holds, and the last thing that went wrong in it.
+// A function is a Func, or a VJPFunc, that C holds, and the last thing that
+// went wrong in it.
 type function struct {
-	f      Func
+	f      func(s *Scope, lists [][]*Array) ([]*Array, error)
 	stream *Stream
+	inner  []*function // of a closure that is made of others
 	mu     sync.Mutex
 	err    error
 }
@@ -36,6 +38,8 @@ type function struct {
 var functions registry[*function]
 
 var functionAddress = sync.OnceValue(func() uintptr { return purego.NewCallback(callFunction) })
+
+var vjpAddress = sync.OnceValue(func() uintptr { return purego.NewCallback(callVJP) })
 
 var forgetAddress = sync.OnceValue(func() uintptr {
 	return purego.NewCallback(func(id uintptr) uintptr {
@@ -46,6 +50,15 @@ var forgetAddress = sync.OnceValue(func() uintptr {
 
 // callFunction is what C calls for every Func: nothing may panic through it.
 func callFunction(res *c.VectorArray, in c.VectorArray, id uintptr) uintptr {
+	return call(id, res, in)
+}
+
+// callVJP is what C calls for every VJPFunc.
+func callVJP(res *c.VectorArray, primals, cotangents, values c.VectorArray, id uintptr) uintptr {
+	return call(id, res, primals, cotangents, values)
+}
+
+func call(id uintptr, res *c.VectorArray, in ...c.VectorArray) uintptr {
 	fn, ok := functions.get(id)
 	if !ok {
 		return 1
@@ -61,7 +74,7 @@ func callFunction(res *c.VectorArray, in c.VectorArray, id uintptr) uintptr {
 	return 0
 }
 
-func (fn *function) run(in c.VectorArray) (out c.VectorArray, err error) {
+func (fn *function) run(in []c.VectorArray) (out c.VectorArray, err error) {
 	s := NewScope(fn.stream)
 	defer func() {
 		if p := recover(); p != nil {
@@ -69,10 +82,12 @@ func (fn *function) run(in c.VectorArray) (out c.VectorArray, err error) {
 		}
 		_ = s.Close() // its error was looked at
 	}()
-	args := make([]*Array, c.VectorArraySize(in))
-	for i := range args {
-		s.out = 0
-		args[i] = s.took("Closure", c.VectorArrayGet(&s.out, in, uint64(i)))
+	args := make([][]*Array, len(in))
+	for i, list := range in {
+		args[i] = s.elements("Closure", list)
+	}
+	if s.err != nil {
+		return 0, s.err
 	}
 	results, err := fn.f(s, args)
 	if err == nil {
@@ -92,6 +107,9 @@ func (fn *function) failed(err error) error {
 	if fn == nil || err == nil {
 		return err
 	}
+	for _, f := range fn.inner {
+		err = f.failed(err)
+	}
 	fn.mu.Lock()
 	defer fn.mu.Unlock()
 	if fn.err != nil {
@@ -105,7 +123,7 @@ func (s *Scope) NewClosure(f Func) *Closure {
 	if !s.ready("NewClosure") {
 		return nil
 	}
-	fn := &function{f: f, stream: s.stream}
+	fn := &function{stream: s.stream, f: func(s *Scope, lists [][]*Array) ([]*Array, error) { return f(s, lists[0]) }}
 	id := functions.add(fn)
 	h, err := c.ClosureNewFuncPayload(functionAddress(), id, forgetAddress())
 	if err != nil {
@@ -233,6 +251,58 @@ func (s *Scope) two(op string, cl *Closure, x, y []*Array, f func(a, b *c.Vector
 		err = cl.of.failed(f(&lists[2], &lists[3], lists[0], lists[1]))
 	}
 	return s.list(op, lists[2], err, x...), s.list(op, lists[3], err, x...)
+}
+
+// A VJPFunc gives, for each input, the product of cotangents with the Jacobian
+// of a function, whose inputs were primals and whose results values. It is
+// bound as a Func is.
+type VJPFunc func(s *Scope, primals, cotangents, values []*Array) ([]*Array, error)
+
+// CustomVJP gives a closure that is derived by vjp, not by what it does.
+func (s *Scope) CustomVJP(cl *Closure, vjp VJPFunc) *Closure {
+	const op = "CustomVJP"
+	if !s.usable(op, cl) {
+		return nil
+	}
+	back := &function{stream: s.stream, f: func(s *Scope, l [][]*Array) ([]*Array, error) { return vjp(s, l[0], l[1], l[2]) }}
+	id := functions.add(back)
+	custom, err := c.ClosureCustomNewFuncPayload(vjpAddress(), id, forgetAddress())
+	if err != nil {
+		functions.take(id)
+		return s.closure(op, 0, err, cl.of)
+	}
+	defer func() { _ = c.ClosureCustomFree(custom) }() // MLX holds what it needs
+	var h c.Closure
+	err = c.CustomVjp(&h, cl.h, custom)
+	return s.closure(op, h, err, &function{inner: []*function{cl.of, back}})
+}
+
+// Vmap calls a closure over an axis of each input, and stacks results along an
+// axis of each: the closure is written for one element. An axis of -1 leaves
+// an input whole. After an error it gives nil.
+func (s *Scope) Vmap(cl *Closure, inAxes, outAxes []int, in ...*Array) []*Array {
+	const op = "Vmap"
+	traced, values := s.two(op, cl, in, nil, func(a, b *c.VectorArray, args, _ c.VectorArray) error {
+		return c.DetailVmapTrace(a, b, cl.h, args, narrow(nil, inAxes))
+	})
+	if s.err != nil {
+		return nil
+	}
+	lists := make([]c.VectorArray, 4)
+	var errs [4]error
+	for i, arrays := range [][]*Array{in, traced, values, nil} {
+		lists[i], errs[i] = vector(arrays)
+	}
+	defer func() {
+		for _, l := range lists[:3] {
+			_ = c.VectorArrayFree(l) // it can't fail
+		}
+	}()
+	err := errors.Join(errs[:]...)
+	if err == nil {
+		err = c.DetailVmapReplace(&lists[3], lists[0], lists[1], lists[2], narrow(nil, inAxes), narrow(nil, outAxes))
+	}
+	return s.list(op, lists[3], err, in...)
 }
 
 // SetCompile turns compiling on or off for the process: off, compiled closures

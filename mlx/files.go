@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"payload/mlx/internal/c"
 )
@@ -34,11 +33,10 @@ func (s *Scope) LoadSafetensors(path string) (Checkpoint, error) {
 	return out, nil
 }
 
-// readable looks at a path before MLX does: its messages pass a formatter that
-// takes % for its own.
+// readable looks at a path before MLX does.
 func readable(path string) error {
-	if strings.Contains(path, "%") {
-		return fmt.Errorf("MLX can't take a path that holds a %%")
+	if err := plain(path); err != nil {
+		return err
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -138,8 +136,8 @@ func (s *Scope) SaveSafetensors(path string, data Checkpoint) error {
 	if err := s.Eval(list...); err != nil {
 		return err
 	}
-	if strings.Contains(path, "%") {
-		return s.failFile(op, path, fmt.Errorf("MLX can't take a path that holds a %%"))
+	if err := plain(path); err != nil {
+		return s.failFile(op, path, err)
 	}
 	beside, err := os.CreateTemp(filepath.Dir(path), ".saving-*.safetensors") // MLX adds the ending where it lacks
 	if err != nil {

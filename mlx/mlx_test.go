@@ -82,6 +82,7 @@ func TestMisuse(t *testing.T) {
 			func(s *mlx.Scope) { _, _ = s.LoadSafetensors("missing.safetensors") },
 			[]string{"mlx LoadSafetensors of missing.safetensors: no such file"},
 		},
+		"format":      {func(s *mlx.Scope) { s.Einsum("%n%s", s.Ones(mlx.Float32, 2)) }, []string{"holds a %"}},
 		"percent":     {func(s *mlx.Scope) { _, _ = s.LoadSafetensors("a%s%n.safetensors") }, []string{"holds a %"}},
 		"nil closure": {func(s *mlx.Scope) { s.Apply(nil) }, []string{"the closure is nil"}},
 	} {
@@ -386,6 +387,50 @@ func TestClosures(t *testing.T) {
 	defer again.Free()
 	_, back := s.VJP(again, []*mlx.Array{x, y}, []*mlx.Array{s.OnesLike(x), s.OnesLike(y)})
 	mlxtest.Close(t, s, back[1], []int{4}, []float32{1, 1.841471, 1.9092974, 1.14112}, mlxtest.Tolerance{Abs: 1e-5})
+}
+
+func TestCustomVJP(t *testing.T) {
+	s := mlxtest.Scope(t)
+	f := s.NewClosure(func(s *mlx.Scope, in []*mlx.Array) ([]*mlx.Array, error) {
+		return []*mlx.Array{s.Sum(s.Square(in[0]), false)}, nil
+	})
+	defer f.Free()
+	// A gradient that is not the true one shows whose it is.
+	custom := s.CustomVJP(f, func(s *mlx.Scope, primals, cotangents, values []*mlx.Array) ([]*mlx.Array, error) {
+		return []*mlx.Array{s.Multiply(s.Add(primals[0], values[0]), cotangents[0])}, nil
+	})
+	defer custom.Free()
+	x := mlx.New(s, []float32{1, 2})
+	value, grads := s.ValueAndGrad(custom, []int{0}, x)
+	mlxtest.Close(t, s, value[0], []int{}, []float32{5}, mlxtest.Tolerance{})
+	mlxtest.Close(t, s, grads[0], []int{2}, []float32{6, 7}, mlxtest.Tolerance{})
+
+	broken := s.CustomVJP(f, func(*mlx.Scope, []*mlx.Array, []*mlx.Array, []*mlx.Array) ([]*mlx.Array, error) {
+		return nil, errMine
+	})
+	defer broken.Free()
+	sub := mlx.NewScope(s.Stream())
+	sub.ValueAndGrad(broken, []int{0}, x)
+	if err := sub.Close(); !errors.Is(err, errMine) {
+		t.Errorf("error %v, want the function's own", err)
+	}
+}
+
+func TestVmap(t *testing.T) {
+	s := mlxtest.Scope(t)
+	f := s.NewClosure(func(s *mlx.Scope, in []*mlx.Array) ([]*mlx.Array, error) {
+		if in[0].Dims() != 1 {
+			t.Errorf("the function sees %d axes", in[0].Dims())
+		}
+		return []*mlx.Array{s.Sum(s.Multiply(in[0], in[1]), false)}, nil
+	})
+	defer f.Free()
+	rows := mlx.New(s, []float32{1, 2, 3, 4, 5, 6}, 2, 3)
+	out := s.Vmap(f, []int{0, -1}, []int{0}, rows, mlx.New(s, []float32{1, 10, 100}))
+	if err := s.Err(); err != nil {
+		t.Fatal(err)
+	}
+	mlxtest.Close(t, s, out[0], []int{2}, []float32{321, 654}, mlxtest.Tolerance{})
 }
 
 var errMine = errors.New("mine")

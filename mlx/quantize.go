@@ -10,7 +10,11 @@ import (
 // settings gives how weights are packed as C has it. Zero sizes are MLX's own
 // of the mode, and no mode is affine.
 func settings(q quant.Params) (group, bits c.OptionalInt, mode string) {
-	return optionalInt(q.Group), optionalInt(q.Bits), string(cmp.Or(q.Mode, quant.Affine))
+	mode = string(cmp.Or(q.Mode, quant.Affine))
+	if plain(mode) != nil {
+		mode = "?" // MLX refuses that as well
+	}
+	return optionalInt(q.Group), optionalInt(q.Bits), mode
 }
 
 func optionalInt(n int) c.OptionalInt { return c.OptionalInt{Value: int32(n), HasValue: n != 0} }

@@ -235,6 +235,11 @@ func (s *Scope) list(op string, v c.VectorArray, err error, of ...*Array) []*Arr
 		_ = s.fault(op, err, of...) // kept by the scope
 		return nil
 	}
+	return s.elements(op, v, of...)
+}
+
+// elements gives the arrays of MLX's list, owned by s; nil after an error.
+func (s *Scope) elements(op string, v c.VectorArray, of ...*Array) []*Array {
 	out := make([]*Array, c.VectorArraySize(v))
 	for i := range out {
 		s.out = 0
