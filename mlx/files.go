@@ -2,10 +2,10 @@ package mlx
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 
+	"payload/fs/safetensors"
 	"payload/mlx/internal/c"
 )
 
@@ -17,35 +17,28 @@ type Checkpoint struct {
 
 // LoadSafetensors opens a safetensors file. Only its header is read; each
 // array is read, straight to its place, when it is first evaluated, so the
-// file must stay as it is until then. The arrays belong to the scope.
+// file must stay as it is until then: MLX would not notice. The arrays belong
+// to the scope.
 func (s *Scope) LoadSafetensors(path string) (Checkpoint, error) {
 	const op = "LoadSafetensors"
 	if !s.ready(op) {
 		return Checkpoint{}, s.err
 	}
-	if err := readable(path); err != nil {
-		return Checkpoint{}, s.failFile(op, path, err)
-	}
-	out, err := s.loadSafetensors(path)
-	if err != nil {
-		return Checkpoint{}, s.failFile(op, path, err)
-	}
-	return out, nil
-}
-
-// readable looks at a path before MLX does.
-func readable(path string) error {
 	if err := plain(path); err != nil {
-		return err
+		return Checkpoint{}, s.failFile(op, path, err)
 	}
-	info, err := os.Stat(path)
+	// MLX 0.32 fills the tensors of a file that is cut short with bytes from
+	// elsewhere in it, and says nothing. So the header is held against the file.
+	file, err := safetensors.Open(path)
 	if err != nil {
-		return fmt.Errorf("no such file")
+		return Checkpoint{}, s.fault(op, err) // it names the path
 	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("it is not a file")
+	_ = file.Close() // only read
+	arrays, err := s.loadSafetensors(path)
+	if err != nil {
+		return Checkpoint{}, s.failFile(op, path, err)
 	}
-	return nil
+	return Checkpoint{Arrays: arrays, Metadata: file.Metadata}, nil
 }
 
 func (s *Scope) failFile(op, path string, err error) error {
@@ -59,29 +52,25 @@ func (s *Scope) failFile(op, path string, err error) error {
 	return s.err
 }
 
-func (s *Scope) loadSafetensors(path string) (out Checkpoint, err error) {
+func (s *Scope) loadSafetensors(path string) (map[string]*Array, error) {
 	stream, err := s.stream.cpu()
 	if err != nil {
-		return out, err
+		return nil, err
 	}
 	arrays, err := c.MapStringToArrayNew()
 	if err != nil {
-		return out, err
+		return nil, err
 	}
 	defer func() { _ = c.MapStringToArrayFree(arrays) }() // it can't fail
 	texts, err := c.MapStringToStringNew()
 	if err != nil {
-		return out, err
+		return nil, err
 	}
 	defer func() { _ = c.MapStringToStringFree(texts) }() // it can't fail
 	if err := c.LoadSafetensors(&arrays, &texts, path, stream); err != nil {
-		return out, err
+		return nil, err
 	}
-	if out.Arrays, err = s.arraysOf(arrays); err != nil {
-		return out, err
-	}
-	out.Metadata, err = textsOf(texts)
-	return out, err
+	return s.arraysOf(arrays)
 }
 
 func (s *Scope) arraysOf(m c.MapStringToArray) (map[string]*Array, error) {
@@ -103,25 +92,6 @@ func (s *Scope) arraysOf(m c.MapStringToArray) (map[string]*Array, error) {
 			return nil, s.err
 		}
 		out[key] = a
-	}
-}
-
-func textsOf(m c.MapStringToString) (map[string]string, error) {
-	it, err := c.MapStringToStringIteratorNew(m)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = c.MapStringToStringIteratorFree(it) }() // it can't fail
-	out := map[string]string{}
-	for {
-		var key, value string
-		switch err := c.MapStringToStringIteratorNext(&key, &value, it); {
-		case c.NotFound(err):
-			return out, nil
-		case err != nil:
-			return nil, err
-		}
-		out[key] = value
 	}
 }
 

@@ -80,7 +80,7 @@ func TestMisuse(t *testing.T) {
 		"mapped": {func(s *mlx.Scope) { s.Mapped(make([]byte, 7), mlx.Float32, []int{2}, nil) }, []string{"7 bytes don't fill float32[2]"}},
 		"no file": {
 			func(s *mlx.Scope) { _, _ = s.LoadSafetensors("missing.safetensors") },
-			[]string{"mlx LoadSafetensors of missing.safetensors: no such file"},
+			[]string{"mlx LoadSafetensors: ", "missing.safetensors: no such file"},
 		},
 		"format":      {func(s *mlx.Scope) { s.Einsum("%n%s", s.Ones(mlx.Float32, 2)) }, []string{"holds a %"}},
 		"percent":     {func(s *mlx.Scope) { _, _ = s.LoadSafetensors("a%s%n.safetensors") }, []string{"holds a %"}},
@@ -338,6 +338,22 @@ func TestABrokenFileIsAnError(t *testing.T) {
 		}
 		_ = s.Close()
 	}
+}
+
+// MLX itself would fill in bytes from elsewhere in the file.
+func TestAFileCutShortIsAnError(t *testing.T) {
+	parent := mlxtest.Scope(t)
+	path := filepath.Join(t.TempDir(), "cut.safetensors")
+	if err := parent.SaveSafetensors(path, mlx.Checkpoint{Arrays: map[string]*mlx.Array{"a": parent.Ones(mlx.Float32, 1000)}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 3000); err != nil {
+		t.Fatal(err)
+	}
+	s := mlx.NewScope(parent.Stream())
+	defer s.Close()
+	_, err := s.LoadSafetensors(path)
+	mlxtest.Fails(t, err, "mlx LoadSafetensors: reading "+path, `tensor "a" needs 4000 bytes`)
 }
 
 func TestMappedMemoryIsReleased(t *testing.T) {

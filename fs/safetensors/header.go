@@ -119,8 +119,16 @@ func parse(text []byte) (*Header, error) {
 	return h, nil
 }
 
+// metadata reads the texts. MLX writes null where there are none.
 func metadata(d *json.Decoder, into map[string]string) error {
-	return object(d, func(key string) error {
+	token, err := d.Token()
+	if err == nil && token == nil {
+		return nil
+	}
+	if err := expect(token, err, '{'); err != nil {
+		return err
+	}
+	return members(d, func(key string) error {
 		token, err := d.Token()
 		if err != nil {
 			return err
@@ -237,6 +245,11 @@ func object(d *json.Decoder, value func(key string) error) error {
 	if err := delim(d, '{'); err != nil {
 		return err
 	}
+	return members(d, value)
+}
+
+// members reads the rest of an object whose { was read.
+func members(d *json.Decoder, value func(key string) error) error {
 	seen := map[string]bool{}
 	for d.More() {
 		token, err := d.Token()
@@ -277,6 +290,11 @@ func integers(d *json.Decoder, key string) ([]int64, error) {
 
 func delim(d *json.Decoder, want json.Delim) error {
 	token, err := d.Token()
+	return expect(token, err, want)
+}
+
+// expect says when what Token gave is not want.
+func expect(token json.Token, err error, want json.Delim) error {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}

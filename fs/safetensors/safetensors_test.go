@@ -28,6 +28,14 @@ func read(data []byte) (*Header, error) {
 	return ReadHeader(bytes.NewReader(data), int64(len(data)))
 }
 
+// MLX writes null where there is no metadata.
+func TestNoMetadata(t *testing.T) {
+	h, err := read(file(`{"__metadata__":null,"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`, 4))
+	if err != nil || len(h.Metadata) != 0 || len(h.Tensors) != 1 {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
+
 func TestEveryType(t *testing.T) {
 	var header strings.Builder
 	header.WriteString(`{"__metadata__":{"format":"pt"}`)
@@ -123,6 +131,7 @@ func TestMistakes(t *testing.T) {
 
 // FuzzReadHeader holds that what is accepted tiles the file, whatever it is.
 func FuzzReadHeader(f *testing.F) {
+	f.Add(file(`{"__metadata__":null}`, 0))
 	f.Add(file(`{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"__metadata__":{"k":"v"}}`, 4))
 	f.Add(file(`{"a":{"dtype":"F4","shape":[2,0],"data_offsets":[0,0]}}  `, 0))
 	f.Add(file(`{}`, 0))
