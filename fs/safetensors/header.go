@@ -295,7 +295,7 @@ func delim(d *json.Decoder, want json.Delim) error {
 
 // expect says when what Token gave is not want.
 func expect(token json.Token, err error, want json.Delim) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {

@@ -52,7 +52,7 @@ type Func func(ctx context.Context, s *mlx.Scope) error
 
 // A Job is a function that was handed in.
 type Job struct {
-	ctx    context.Context //nolint:containedctx // the job's own, handed to its function
+	ctx    context.Context // the job's own, handed to its function
 	f      Func
 	thread *Thread
 	taken  atomic.Bool // by the thread to run it, or by who gives it up
