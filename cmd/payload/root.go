@@ -117,6 +117,7 @@ func newRootCmd(a *app) *cobra.Command {
 		newInitCmd(a, runInit),
 		newLockCmd(a, runLock),
 		newPatchCmd(a),
+		newReviewCmd(a, runReview),
 		newSourceCmd(a, runSource),
 		newStatusCmd(a, runStatus),
 		newUpdateCmd(a, runUpdate),

@@ -55,6 +55,8 @@ type Component struct {
 
 	Copies  []Copy    `yaml:"copies"`
 	Coupled []Coupled `yaml:"coupled"`
+
+	Watch *Watch `yaml:"watch"` // what review compares; nil: its changes are not looked at
 }
 
 // Copy is another file of the repository that holds the component's ref.
@@ -251,6 +253,9 @@ func Parse(data []byte) (*File, error) {
 			return nil, err
 		}
 		if err := c.checkUpdates(tree, where); err != nil {
+			return nil, err
+		}
+		if err := c.checkWatch(tree, where); err != nil {
 			return nil, err
 		}
 		f.Components = append(f.Components, c)

@@ -1,0 +1,206 @@
+package review
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"payload/internal/review/scan"
+)
+
+var flagForm = regexp.MustCompile(`^--?[A-Za-z]`)
+
+// flags are calls that describe a command-line argument: braces with its
+// spellings, then for what it takes and for help a string each, then what it
+// does. Methods chained to the call give further attributes.
+func (e *extractor) flags(s source) []item {
+	var found []item
+	for i := range s.Tokens {
+		callee, open, ok := s.Callee(i)
+		if !ok {
+			continue
+		}
+		from, ok := e.of.match(callee)
+		if !ok {
+			continue
+		}
+		it := item{class: e.class, from: from, attrs: map[string]string{}, at: s.place(s.Tokens[i].Line)}
+		var names, texts []string
+		var printed []string // what the help's format specifiers print
+		for _, a := range s.Args(open) {
+			switch {
+			case s.Tokens[a.Start].Is("{"):
+				for _, n := range s.Args(a.Start) {
+					if text, _, isString := s.StringAt(n.Start, n.End); isString && flagForm.MatchString(text) {
+						names = append(names, text)
+					}
+				}
+			case s.Tokens[a.Start].Is("["):
+				continue
+			default:
+				text, args := formatted(s.File, a)
+				if text == "" {
+					continue
+				}
+				texts, printed = append(texts, text), args
+			}
+		}
+		if len(names) == 0 || len(texts) == 0 {
+			continue
+		}
+		slices.SortStableFunc(names, func(a, b string) int { return isLong(b) - isLong(a) })
+		it.name, it.alt = names[0], names[1:]
+		help := texts[len(texts)-1]
+		it.attrs["argument"] = strings.Join(texts[:len(texts)-1], " ")
+		it.attrs["help"] = strings.Join(strings.Fields(withoutDefault(help)), " ")
+		it.attrs["default"] = e.flagDefault(help, printed)
+		e.chained(s, s.Match[open]+1, it.attrs)
+		if e.filter.ok(it.name) && allowed(e.plan.rule.Only, it.attrs) {
+			found = append(found, it)
+		}
+	}
+	return found
+}
+
+func isLong(name string) int {
+	if strings.HasPrefix(name, "--") {
+		return 1
+	}
+	return 0
+}
+
+// formatted is a string argument: a literal, or the literal that a formatting
+// call begins with, and then what it prints.
+func formatted(f *scan.File, a scan.Span) (text string, args []string) {
+	text, next, ok := f.StringAt(a.Start, a.End)
+	if ok && next == a.End {
+		return text, nil
+	}
+	for k := a.Start; k < a.End; k++ {
+		if !f.Tokens[k].Is("(") {
+			continue
+		}
+		inner := f.Args(k)
+		if len(inner) == 0 {
+			return "", nil
+		}
+		if text, _, ok = f.StringAt(inner[0].Start, inner[0].End); !ok {
+			return "", nil
+		}
+		for _, arg := range inner[1:] {
+			args = append(args, f.Text(arg.Start, arg.End))
+		}
+		return text, args
+	}
+	return text, nil
+}
+
+// chained reads .method(arguments) after a call.
+func (e *extractor) chained(s source, i int, attrs map[string]string) {
+	byMethod := map[string]string{}
+	for attr, method := range e.plan.rule.Chain {
+		byMethod[method] = attr
+	}
+	for i+2 < len(s.Tokens) && s.Tokens[i].Is(".") && s.Tokens[i+2].Is("(") && s.Match[i+2] > 0 {
+		if attr, ok := byMethod[s.Tokens[i+1].Text]; ok {
+			var words []string
+			for k := i + 3; k < s.Match[i+2]; k++ {
+				if t := s.Tokens[k]; t.Kind == scan.Ident || t.Kind == scan.String {
+					words = append(words, t.Text)
+				}
+			}
+			slices.Sort(words)
+			attrs[attr] = strings.Join(words, " ")
+		}
+		i = s.Match[i+2] + 1
+	}
+}
+
+var (
+	defaultForm = regexp.MustCompile(`\(default: ?((?:[^()]|\([^()]*\))*)\)`)
+	printSpec   = regexp.MustCompile(`%[-+ #0]*\d*(?:\.\d+)?(?:hh|h|ll|l|z|j|t)?[a-zA-Z]`)
+	chainForm   = regexp.MustCompile(`^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+`)
+)
+
+func withoutDefault(help string) string { return defaultForm.ReplaceAllString(help, "") }
+
+// flagDefault is the default that the help tells. Where it prints a variable,
+// that is the initial value of the field; unknown is empty.
+func (e *extractor) flagDefault(help string, printed []string) string {
+	loc := defaultForm.FindStringSubmatchIndex(help)
+	if loc == nil {
+		return ""
+	}
+	text := help[loc[2]:loc[3]]
+	n := len(printSpec.FindAllString(strings.ReplaceAll(help[:loc[2]], "%%", ""), -1))
+	unknown := false
+	text = printSpec.ReplaceAllStringFunc(text, func(string) string {
+		value := ""
+		if n < len(printed) {
+			value = e.types.value(printed[n])
+		}
+		n++
+		unknown = unknown || value == ""
+		return value
+	})
+	if unknown {
+		return ""
+	}
+	return text
+}
+
+// types are fields of structs, for initial values.
+type types struct {
+	vars   map[string]string
+	fields map[string]map[string]scan.Decl // type -> field
+}
+
+func (t *trees) types(p *plan, side int) *types {
+	if p.rule.Defaults == nil {
+		return nil
+	}
+	known := &types{vars: p.rule.Defaults.Vars, fields: map[string]map[string]scan.Decl{}}
+	for _, path := range p.extra[side] {
+		for _, d := range t.parse(side, path).Decls {
+			if d.Kind != scan.Field {
+				continue
+			}
+			if known.fields[d.Of] == nil {
+				known.fields[d.Of] = map[string]scan.Decl{}
+			}
+			known.fields[d.Of][d.Name] = d
+		}
+	}
+	return known
+}
+
+// value is the initial value that an expression such as params.draft.n_max
+// prints; of "a.b ? x : y" it is a.b's. Empty when it isn't known.
+func (t *types) value(expression string) string {
+	if t == nil {
+		return ""
+	}
+	for strings.HasPrefix(expression, "(") { // a cast
+		_, rest, ok := strings.Cut(expression, ")")
+		if !ok {
+			return ""
+		}
+		expression = strings.TrimSpace(rest)
+	}
+	chain := strings.Split(chainForm.FindString(expression), ".")
+	if len(chain) < 2 {
+		return ""
+	}
+	of := t.vars[chain[0]]
+	for n, name := range chain[1:] {
+		d, ok := t.fields[of][name]
+		if !ok {
+			return ""
+		}
+		if n == len(chain)-2 || chain[n+2] == "c_str" {
+			return strings.Trim(strings.TrimSuffix(d.Value, "f"), `{}"`)
+		}
+		of = d.Type
+	}
+	return ""
+}

@@ -1,0 +1,91 @@
+package review
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"payload/internal/git"
+	"payload/internal/report"
+	"payload/internal/run"
+)
+
+// command is the line that shows a finding's change in the private repository.
+func (r *reviewer) command(f report.Finding) string {
+	var paths []string
+	for _, p := range f.Where {
+		if p.Ref == "" || slices.Contains(paths, p.Path) {
+			continue
+		}
+		paths = append(paths, p.Path)
+	}
+	if len(paths) == 0 {
+		return f.Command
+	}
+	const digits = 12 // enough for any one repository
+	words := []string{"git", "--git-dir=" + r.in.Repo.Dir, "diff", r.in.Old.Tree[:digits], r.in.New.Tree[:digits], "--"}
+	return run.Cmd{Args: append(words, paths[:min(len(paths), 4)]...)}.String()
+}
+
+// addCommits names for each finding the upstream commit that made the change,
+// where the repository holds the history between both refs: the last one that
+// adds or removes a line with the finding's name in its file.
+func addCommits(ctx context.Context, in Input, found []report.Finding) error {
+	if in.Old.Commit == "" || in.New.Commit == "" || len(found) == 0 {
+		return nil
+	}
+	if _, err := in.Repo.Text(ctx, "merge-base", "--is-ancestor", in.Old.Commit, in.New.Commit); err != nil {
+		return ctx.Err() // a snapshot, or a commit without its history
+	}
+	var paths []string
+	for _, f := range found {
+		for _, p := range f.Where {
+			if p.Ref != "" && !slices.Contains(paths, p.Path) {
+				paths = append(paths, p.Path)
+			}
+		}
+	}
+	args := append([]string{"log", "--format=%x00%H", "-p", "-U0", "--no-renames", "--no-color", in.Old.Commit + ".." + in.New.Commit, "--"}, paths...)
+	out, err := in.Repo.Do(ctx, git.Call{Args: args})
+	if err != nil {
+		return fmt.Errorf("reading upstream's history: %w", err)
+	}
+	commit, path := "", ""
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		switch {
+		case strings.HasPrefix(line, "\x00"):
+			commit = line[1:]
+		case strings.HasPrefix(line, "diff --git "):
+			path = line[strings.LastIndex(line, " b/")+3:]
+		case strings.HasPrefix(line, "+++") || strings.HasPrefix(line, "---"):
+		case strings.HasPrefix(line, "+") || strings.HasPrefix(line, "-"):
+			for i := range found {
+				if found[i].Commit == "" && concerns(found[i], path, line) {
+					found[i].Commit = commit
+				}
+			}
+		}
+	}
+	return lines.Err()
+}
+
+// concerns says whether a changed line of a file is what a finding is about.
+func concerns(f report.Finding, path, line string) bool {
+	if !slices.ContainsFunc(f.Where, func(p report.Place) bool { return p.Path == path && p.Ref != "" }) {
+		return false
+	}
+	name := nameIn(f)
+	for part := range strings.SplitSeq(name, ",") {
+		words := strings.FieldsFunc(part, func(r rune) bool { return r == ' ' || r == ':' })
+		if len(words) > 0 && strings.Contains(line, last(words[len(words)-1])) {
+			return true
+		}
+	}
+	return false
+}
