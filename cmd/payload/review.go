@@ -1,15 +1,21 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"payload/internal/atomicfile"
+	"payload/internal/config"
 	"payload/internal/report"
 	"payload/internal/review"
+	"payload/internal/review/page"
 	"payload/internal/workspace"
 )
 
@@ -18,11 +24,9 @@ type reviewOptions struct {
 	component string
 	old, new  string
 	configure string
+	run       []string
 	markdown  string
 	html      string
-	runOld    string
-	runNew    string
-	limit     string
 }
 
 func newReviewCmd(a *app, do func(context.Context, *app, reviewOptions) error) *cobra.Command {
@@ -30,69 +34,164 @@ func newReviewCmd(a *app, do func(context.Context, *app, reviewOptions) error) *
 	cmd := &cobra.Command{
 		Use:   "review COMPONENT OLD..NEW",
 		Short: "Tell what an upstream update changes for this repository",
-		Args:  args(cobra.ExactArgs(2)),
+		Long: `Compare two refs of a component, without patches, by what payload.yaml watches
+of it, and tell what a maintainer must look at, in five categories: build,
+backends, server, streaming, models. What a file of this repository names comes
+first, with the file and line.
+
+Defaults of build options are evaluated by configuring each ref once, as a
+sub-project with nothing set; the answer is kept. With --run two staged payloads
+are started and asked too: their help, properties, models, a stream, their log.
+
+Exit code 0 without errors, 3 with them.`,
+		Example: "  payload review llama.cpp b10454..b11312 --html review.html",
+		Args:    args(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, pos []string) error {
 			opts.component = pos[0]
+			usage := func(format string, args ...any) error {
+				return &usageError{err: fmt.Errorf(format, args...), command: cmd.CommandPath()}
+			}
 			var ok bool
-			if opts.old, opts.new, ok = strings.Cut(pos[1], ".."); !ok || opts.old == "" || opts.new == "" {
-				return &usageError{err: fmt.Errorf("%s: the form is OLD..NEW", pos[1]), command: cmd.CommandPath()}
+			if opts.old, opts.new, ok = strings.Cut(pos[1], ".."); !ok || opts.old == "" || opts.new == "" || strings.HasPrefix(opts.new, ".") {
+				return usage("%s: the form is OLD..NEW", pos[1])
+			}
+			if !slices.Contains([]string{"auto", "never"}, opts.configure) {
+				return usage("--configure %s: it is auto or never", opts.configure)
+			}
+			if len(opts.run) != 0 && len(opts.run) != 2 {
+				return usage("--run takes two payloads: OLDDIR,NEWDIR")
 			}
 			return do(cmd.Context(), a, opts)
 		},
 	}
 	opts.addKinds(cmd)
+	cmd.Flags().StringVar(&opts.configure, "configure", "auto", "evaluate the defaults of build options by configuring both refs: `auto` or never")
+	cmd.Flags().StringSliceVar(&opts.run, "run", nil, "start and ask two staged payloads: `OLDDIR,NEWDIR`")
+	cmd.Flags().StringVar(&opts.markdown, "markdown", "", "write a pull-request comment to `FILE` (- for stdout)")
+	cmd.Flags().StringVar(&opts.html, "html", "", "write a page that needs nothing else to `FILE` (- for stdout)")
 	cmd.Flags().BoolVar(&a.json, "json", false, "print the findings as JSON")
 	return cmd
 }
 
 func runReview(ctx context.Context, a *app, opts reviewOptions) error {
-	w, err := a.open(ctx, opts.sourceFlags)
+	res, repo, err := reviewOf(ctx, a, opts)
 	if err != nil {
 		return err
 	}
-	p, err := w.Asked(opts.component)
-	if err != nil {
-		return err
-	}
-	in := review.Input{Repo: w.Store().Repo(), File: w.File, Component: p.Component}
-	if in.Old, err = side(ctx, w, p, opts.old); err != nil {
-		return err
-	}
-	if in.New, err = side(ctx, w, p, opts.new); err != nil {
-		return err
-	}
-	if in.Patches, err = review.Patches(ctx, w, p, opts.new); err != nil {
-		return err
-	}
-	res, err := review.Run(ctx, in)
-	if err != nil {
-		return err
-	}
-	if a.json {
-		if err := a.printJSON(res); err != nil {
+	for _, out := range []struct {
+		file  string
+		write func(*bytes.Buffer) error
+	}{
+		{opts.markdown, func(b *bytes.Buffer) error { return review.Markdown(b, res) }},
+		{opts.html, func(b *bytes.Buffer) error {
+			p, err := review.Page(ctx, repo.Store().Repo(), res)
+			if err != nil {
+				return err
+			}
+			return page.Write(b, p)
+		}},
+	} {
+		if out.file == "" {
+			continue
+		}
+		if err := a.writeOut(out.file, out.write); err != nil {
 			return err
 		}
-	} else {
-		printReview(a, res)
 	}
+	switch {
+	case a.json:
+		err = a.printJSON(res)
+	case opts.markdown != "-" && opts.html != "-":
+		review.Text(a.stdout, res)
+	}
+	if err != nil {
+		return err
+	}
+	a.voice.Say("%s %s..%s: %d errors, %d warnings, %d notes; %d files differ", res.Component, res.Old.Ref, res.New.Ref,
+		res.Count(report.Error), res.Count(report.Warning), res.Count(report.Note), res.Files)
 	if res.Count(report.Error) > 0 {
 		return &reported{code: exitFindings}
 	}
 	return nil
 }
 
-func side(ctx context.Context, w *workspace.Workspace, p workspace.Pinned, ref string) (review.Side, error) {
-	pristine, err := w.Pristine(ctx, w.At(p, ref))
+// writeOut writes a whole file, or to stdout for "-".
+func (a *app) writeOut(file string, write func(*bytes.Buffer) error) error {
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		return err
+	}
+	if file == "-" {
+		_, err := a.stdout.Write(b.Bytes())
+		return err
+	}
+	return atomicfile.Write(file, b.Bytes(), 0o644)
+}
+
+// reviewOf makes the review.
+func reviewOf(ctx context.Context, a *app, opts reviewOptions) (review.Result, *workspace.Workspace, error) {
+	var res review.Result
+	w, err := a.open(ctx, opts.sourceFlags)
 	if err != nil {
-		return review.Side{}, err
+		return res, w, err
 	}
-	return review.Side{Ref: ref, Commit: pristine.Commit, Tree: pristine.Tree}, nil
+	p, err := w.Asked(opts.component)
+	if err != nil {
+		return res, w, err
+	}
+	if p.Component.Watch == nil {
+		a.voice.Say("note: %s says nothing of what to watch of %s; only its patches are judged", config.FileName, p.Component.Name)
+	}
+	in := review.Input{Repo: w.Store().Repo(), File: w.File, Component: p.Component}
+	for ref, side := range map[string]*review.Side{opts.old: &in.Old, opts.new: &in.New} {
+		pristine, err := w.Pristine(ctx, w.At(p, ref))
+		if err != nil {
+			return res, w, err
+		}
+		*side = review.Side{Ref: ref, Commit: pristine.Commit, Tree: pristine.Tree}
+	}
+	if opts.old == opts.new {
+		in.Old = in.New
+	}
+	if in.Patches, err = review.Patches(ctx, w, p, opts.new); err != nil {
+		return res, w, err
+	}
+	if opts.configure == "auto" && in.Component.Watch != nil && in.Old.Tree != in.New.Tree {
+		if in.Configured, err = configured(ctx, a, w, p, in); err != nil {
+			return res, w, err
+		}
+	}
+	if len(opts.run) == 2 {
+		for i, dir := range opts.run {
+			if in.Asked[i], err = review.Ask(ctx, payloadFolder(dir), a.voice.Say); err != nil {
+				return res, w, err
+			}
+		}
+	}
+	res, err = review.Run(ctx, in)
+	return res, w, err
 }
 
-func printReview(a *app, res review.Result) {
-	for _, f := range res.Findings {
-		fmt.Fprintf(a.stdout, "%-7s %-9s %s\n", f.Severity, f.Category, f.Title)
+// configured evaluates the options of both refs. Where that can't be done here,
+// what stands in the CMake files is compared, and the reason is told.
+func configured(ctx context.Context, a *app, w *workspace.Workspace, p workspace.Pinned, in review.Input) (*review.ConfiguredPair, error) {
+	if !slices.ContainsFunc(in.Component.Watch.Rules, func(r config.Rule) bool { return r.Find == "cmake" }) {
+		return nil, nil
 	}
+	checkout := func(s review.Side) (string, func(), error) {
+		tree, err := w.Tree(ctx, w.At(p, s.Ref), true)
+		if err != nil {
+			return "", nil, err
+		}
+		return tree.Path, func() { _ = tree.Close() }, nil
+	}
+	pair, err := review.Configure(ctx, filepath.Join(w.Store().Dir(), "configured"), in.Old, in.New, checkout, a.voice.Say)
+	if err != nil {
+		if ctx.Err() != nil || errors.Is(err, context.Canceled) {
+			return nil, err
+		}
+		a.voice.Say("note: defaults of build options are not evaluated: %v", err)
+		return nil, nil
+	}
+	return pair, nil
 }
-
-var _ = errors.New

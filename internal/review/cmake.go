@@ -30,8 +30,8 @@ type cmakeFile struct {
 	e    *extractor
 	path string
 	ref  string
-	vars map[string]string
-	cond []string // the conditions that hold where the reader is
+	vars map[string][]string // the values that each may have
+	cond []string            // the conditions that hold where the reader is
 	list []item
 }
 
@@ -39,7 +39,7 @@ type cmakeFile struct {
 // What was read before a fault counts.
 func (e *extractor) cmake(path, ref, text string) []item {
 	commands, _ := cmakefile.Parse(text) // upstream's CMake has accepted it; a fault here is ours
-	f := &cmakeFile{e: e, path: path, ref: ref, vars: map[string]string{}}
+	f := &cmakeFile{e: e, path: path, ref: ref, vars: map[string][]string{}}
 	for _, c := range commands {
 		f.command(c)
 	}
@@ -64,12 +64,12 @@ func (f *cmakeFile) add(id, name string, line int, attrs map[string]string) *ite
 
 var cmakeVar = regexp.MustCompile(`\$\{([A-Za-z0-9_.-]+)\}`)
 
-// expand replaces the variables that this file has set to a literal.
+// expand replaces the variables that this file has set to one literal.
 func (f *cmakeFile) expand(text string) string {
 	for range 4 {
 		next := cmakeVar.ReplaceAllStringFunc(text, func(r string) string {
-			if value, ok := f.vars[r[2:len(r)-1]]; ok {
-				return value
+			if values := f.vars[r[2:len(r)-1]]; len(values) == 1 {
+				return values[0]
 			}
 			return r
 		})
@@ -81,11 +81,30 @@ func (f *cmakeFile) expand(text string) string {
 	return text
 }
 
-func (f *cmakeFile) command(c cmakefile.Command) {
-	var args []string
-	for _, a := range c.Args {
-		args = append(args, a.Text)
+// each gives what an argument may be: one text, or each value of a variable
+// that is set differently in different branches.
+func (f *cmakeFile) each(text string) []string {
+	if m := cmakeVar.FindStringSubmatch(text); m != nil && m[0] == text && len(f.vars[m[1]]) > 1 {
+		return f.vars[m[1]]
 	}
+	return []string{f.expand(text)}
+}
+
+// words are arguments with variables that hold lists replaced.
+func (f *cmakeFile) words(args []cmakefile.Argument) []string {
+	var list []string
+	for _, a := range args {
+		if text := f.expand(a.Text); text != a.Text && !a.Literal && strings.Contains(text, ";") {
+			list = append(list, strings.Split(text, ";")...)
+			continue
+		}
+		list = append(list, a.Text)
+	}
+	return list
+}
+
+func (f *cmakeFile) command(c cmakefile.Command) {
+	args := f.words(c.Args)
 	line := func(i int) int {
 		if i < len(c.Args) {
 			return c.Args[i].Line
@@ -190,8 +209,8 @@ func (f *cmakeFile) set(args []string, line func(int) int) {
 	}
 	name := args[0]
 	if i := slices.Index(args, "CACHE"); i > 0 {
-		if i+2 >= len(args) || args[i+1] == "INTERNAL" {
-			return
+		if i+2 >= len(args) || args[i+1] == "INTERNAL" || args[len(args)-1] == "FORCE" {
+			return // no choice of a user's
 		}
 		f.add(options, name, line(0), map[string]string{"default": f.expand(strings.Join(args[1:i], ";")), "type": args[i+1], "help": args[i+2]})
 		return
@@ -200,13 +219,14 @@ func (f *cmakeFile) set(args []string, line func(int) int) {
 	if standard, ok := strings.CutPrefix(name, "CMAKE_"); ok && strings.HasSuffix(standard, "_STANDARD") {
 		f.add(toolchain, strings.TrimSuffix(standard, "_STANDARD")+" standard of "+f.path, line(0), map[string]string{"version": value})
 	}
-	if len(f.cond) > 0 { // one of several values
-		if _, known := f.vars[name]; known {
-			delete(f.vars, name)
-			return
+	value = strings.TrimSuffix(value, ";PARENT_SCOPE")
+	if len(f.cond) > 0 && len(f.vars[name]) > 0 { // one of several values
+		if !slices.Contains(f.vars[name], value) {
+			f.vars[name] = append(f.vars[name], value)
 		}
+		return
 	}
-	f.vars[name] = strings.TrimSuffix(value, ";PARENT_SCOPE")
+	f.vars[name] = []string{value}
 }
 
 func (f *cmakeFile) findPackage(args []string, line int, condition string) {
@@ -255,8 +275,10 @@ func (f *cmakeFile) find(command string, args []string, line int, condition stri
 	if command == "find_library" {
 		id = libraries
 	}
-	it := f.add(id, f.expand(names[0]), line, map[string]string{"required": yes(slices.Contains(args, "REQUIRED")), "condition": condition})
-	it.alt = append(it.alt, names[1:]...)
+	for _, name := range f.each(names[0]) {
+		it := f.add(id, name, line, map[string]string{"required": yes(slices.Contains(args, "REQUIRED")), "condition": condition})
+		it.alt = append(it.alt, names[1:]...)
+	}
 }
 
 func (f *cmakeFile) target(command string, args []string, line int, condition string) {

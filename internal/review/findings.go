@@ -8,6 +8,7 @@ import (
 
 	"payload/internal/config"
 	"payload/internal/report"
+	"payload/internal/review/scan"
 )
 
 func classOf(rule config.Rule) class {
@@ -208,6 +209,7 @@ var attributes = map[string]attribute{
 
 // report turns the differences of one class into findings.
 func (r *reviewer) report(list []difference) {
+	list = r.vanished(list)
 	groups := map[string][]report.Finding{}
 	var order []string
 	for _, d := range list {
@@ -239,6 +241,46 @@ func (r *reviewer) report(list []difference) {
 			}
 		}
 	}
+}
+
+// vanished tells of functions that are gone with all that was found in them, as
+// one finding each, and gives the other differences.
+func (r *reviewer) vanished(list []difference) []difference {
+	lost := map[string][]*item{}
+	var order []string
+	rest := slices.DeleteFunc(list, func(d difference) bool {
+		if d.change != "removed" || d.new != nil || d.old.scope == "" || d.old.class.rule.Find != "keys" || r.hasScope(d.old) {
+			return false
+		}
+		if lost[d.old.scope] == nil {
+			order = append(order, d.old.scope)
+		}
+		lost[d.old.scope] = append(lost[d.old.scope], d.old)
+		return true
+	})
+	for _, scope := range order {
+		first := lost[scope][0]
+		var names []string
+		for _, it := range lost[scope] {
+			names = append(names, it.name)
+		}
+		id := first.class.findingID("removed")
+		r.add(report.Finding{
+			ID: id, Key: id + ":" + scope, Category: first.class.category, Severity: report.Warning,
+			Title: fmt.Sprintf("%s is gone, with its %s: %s", scope, counted(len(names), first.class), strings.Join(names, ", ")),
+			Where: []report.Place{first.at}, Affects: r.ours.naming(r.globs(first.class.rule), "word", last(scope)),
+		})
+	}
+	return rest
+}
+
+// hasScope says whether the function that an item was found in still exists.
+func (r *reviewer) hasScope(it *item) bool {
+	path := it.at.Path
+	if to, ok := r.trees.renamed[path]; ok {
+		path = to
+	}
+	return slices.ContainsFunc(r.trees.parse(after, path).Scopes, func(s scan.Scope) bool { return s.Name == it.scope })
 }
 
 func cmpClass(d difference) class {
@@ -294,7 +336,9 @@ func (r *reviewer) findings1(d difference) []report.Finding {
 			f.Where = append(f.Where, side.at)
 		}
 	}
-	f.Affects = r.ours.naming(r.globs(rule), rule.Uses, it.names()...)
+	if d.change != "added" { // nothing can depend on what is new
+		f.Affects = r.ours.naming(r.globs(rule), rule.Uses, it.names()...)
+	}
 	name := r.named(*it)
 	if d.change == "changed" {
 		return r.changed(d, f)
@@ -322,16 +366,53 @@ func (r *reviewer) findings1(d difference) []report.Finding {
 		f.Detail = changes(d)
 		f.Fix = fix(f.Fix, f.Affects, "write %s in its place in %s", d.new.name)
 	}
-	if s, ok := severityOf(rule, d.change); ok {
+	needed := weigh(&f, d)
+	if s, ok := severityOf(rule, d.change); ok && !needed {
 		f.Severity = s
 	}
 	if f.Severity == "" {
 		return nil
 	}
-	if d.change != "added" && depends(f.Affects) {
+	if d.change != "added" && depends(f.Affects) && !needed {
 		f.Severity = report.Error
 	}
 	return []report.Finding{f}
+}
+
+// weigh corrects the severity of what a build needs, of which more is a risk
+// and less is none; needed says whether the item is such.
+func weigh(f *report.Finding, d difference) (needed bool) {
+	it := d.new
+	if it == nil {
+		it = d.old
+	}
+	switch it.class.id {
+	case packages, libraries, tools, network:
+	case generated:
+		f.Severity, f.Affects = report.Note, nil
+		return true
+	case toolchain:
+		f.Severity = ""
+		if d.change == "added" {
+			f.Severity = report.Note
+		}
+		return true
+	default:
+		return false
+	}
+	f.Severity = report.Note
+	if d.change == "added" && (it.class.id == network || it.attrs["required"] != "") {
+		f.Severity = report.Warning
+		if it.class.id == network {
+			f.Fix = "make sure that no preset of ours turns it on, or that its content is pinned"
+		} else {
+			f.Fix = "add it to the tools and packages that the presets need"
+		}
+	}
+	if d.change != "added" {
+		f.Affects, f.Fix = nil, ""
+	}
+	return true
 }
 
 // keyName names an item in a fingerprint: without lines and without the ref.

@@ -21,11 +21,18 @@ type logLine struct {
 // the rule: a line that moved is still there.
 func (r *reviewer) logLines(p *plan, side int) []logLine {
 	of := compileNames(p.rule.Of)
+	streams := slices.Contains(p.rule.Of, "<<") // what is put into a stream may be logged later
 	ref := []string{r.in.Old.Ref, r.in.New.Ref}[side]
 	var lines []logLine
 	for _, path := range p.paths[side] {
 		f := r.trees.parse(side, path)
 		for i := range f.Tokens {
+			if streams && f.Tokens[i].Is("<<") {
+				if text, _, ok := f.StringAt(i+1, len(f.Tokens)); ok {
+					lines = append(lines, logLine{format: text, sample: text, at: report.Place{Ref: ref, Path: path, Line: f.Tokens[i+1].Line}})
+				}
+				continue
+			}
 			callee, open, ok := f.Callee(i)
 			if !ok {
 				continue

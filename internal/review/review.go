@@ -41,7 +41,7 @@ type Input struct {
 	// nobody configured. Patches are findings about carried patches.
 	Configured *ConfiguredPair
 	Patches    []report.Finding
-	Asked      []report.Finding // from running both programs
+	Asked      [2]*Answers // of both programs, where they were started
 }
 
 // Result is a finished review.
@@ -81,7 +81,7 @@ func Run(ctx context.Context, in Input) (Result, error) {
 		r.rule(p)
 	}
 	res.Evaluated = in.Configured != nil
-	found := slices.Concat(r.findings, in.Patches, in.Asked)
+	found := slices.Concat(r.findings, in.Patches)
 	if err := addCommits(ctx, in, found); err != nil {
 		return res, err
 	}
