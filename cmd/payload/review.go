@@ -142,7 +142,7 @@ func reviewOf(ctx context.Context, a *app, opts reviewOptions) (review.Result, *
 	if p.Component.Watch == nil {
 		a.voice.Say("note: %s says nothing of what to watch of %s; only its patches are judged", config.FileName, p.Component.Name)
 	}
-	in := review.Input{Repo: w.Store().Repo(), File: w.File, Component: p.Component}
+	in := review.Input{Repo: w.Store().Repo(), File: w.File, Component: p.Component, Carried: review.CarriedBy(p)}
 	for ref, side := range map[string]*review.Side{opts.old: &in.Old, opts.new: &in.New} {
 		pristine, err := w.Pristine(ctx, w.At(p, ref))
 		if err != nil {

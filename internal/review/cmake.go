@@ -187,14 +187,19 @@ func (f *cmakeFile) command(c cmakefile.Command) {
 		f.links(args, c.Line, condition)
 	case "execute_process", "add_test":
 	default:
-		if _, ok := f.e.of.match(c.Name); ok {
-			f.target(c.Name, args, c.Line, condition)
+		// A function of the project's own that makes a target.
+		if _, ok := f.e.of.match(c.Name); ok && len(args) > 0 {
+			rest := slices.DeleteFunc(slices.Clone(args[1:]), sourceName.MatchString)
+			f.add(targets, f.expand(args[0]), c.Line, map[string]string{"kind": c.Name, "arguments": strings.Join(rest, " "), "condition": condition})
 		}
 	}
 	if c.Name == "execute_process" || c.Name == "add_custom_command" || c.Name == "add_custom_target" {
 		f.fetcher(c.Name, args, c.Line, condition)
 	}
 }
+
+// sourceName is a file that a target is made from: which ones is no contract.
+var sourceName = regexp.MustCompile(`\.(c|cc|cpp|cxx|cu|cuh|h|hpp|m|mm|metal|S)$`)
 
 func yes(b bool) string {
 	if b {
@@ -229,6 +234,9 @@ func (f *cmakeFile) set(args []string, line func(int) int) {
 	f.vars[name] = []string{value}
 }
 
+// packageWords end a list of find_package's.
+var packageWords = []string{"COMPONENTS", "OPTIONAL_COMPONENTS", "REQUIRED", "QUIET", "EXACT", "CONFIG", "MODULE", "NO_MODULE", "NAMES", "HINTS", "PATHS", "NO_DEFAULT_PATH", "NO_POLICY_SCOPE", "GLOBAL"}
+
 func (f *cmakeFile) findPackage(args []string, line int, condition string) {
 	if len(args) == 0 {
 		return
@@ -240,7 +248,7 @@ func (f *cmakeFile) findPackage(args []string, line int, condition string) {
 	var components []string
 	for _, key := range []string{"COMPONENTS", "REQUIRED"} {
 		i := slices.Index(args, key)
-		for n := i + 1; i >= 0 && n < len(args) && args[n] != strings.ToUpper(args[n]); n++ {
+		for n := i + 1; i >= 0 && n < len(args) && !slices.Contains(packageWords, args[n]); n++ {
 			if !slices.Contains(components, args[n]) {
 				components = append(components, args[n])
 			}

@@ -42,6 +42,10 @@ func compare(was, is []item) []difference {
 			continue
 		}
 		matched[n] = true
+		if was[i].class.rule.Find == "files" && was[i].name != is[n].name {
+			list = append(list, difference{"renamed", &was[i], &is[n], nil}) // git compared the contents
+			continue
+		}
 		if attrs := changedAttrs(was[i], is[n]); len(attrs) > 0 {
 			list = append(list, difference{"changed", &was[i], &is[n], attrs})
 		}
@@ -143,6 +147,9 @@ func renamed(was, is []item, gone, came []int) map[int]int {
 	var all []pair
 	if len(gone)*len(came) > 40000 { // a file was replaced whole; nobody renamed all of it
 		return nil
+	}
+	if len(gone) > 0 && was[gone[0]].class.rule.Find == "files" {
+		return nil // git has told
 	}
 	for _, i := range gone {
 		for _, n := range came {

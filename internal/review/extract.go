@@ -108,10 +108,10 @@ func (e *extractor) arguments(s source) []item {
 				continue
 			}
 			text, next, isString := s.StringAt(a.Start, a.End)
-			if !isString || next != a.End || !e.filter.ok(text) {
+			if !isString || next != a.End && !s.Tokens[next].Is("+") || !e.filter.ok(text) {
 				continue
 			}
-			found = append(found, item{class: e.class, name: text, from: from, attrs: map[string]string{}, at: s.place(s.Tokens[i].Line)})
+			found = append(found, item{class: e.class, name: strings.TrimSpace(text), from: from, attrs: map[string]string{"call": last(callee)}, at: s.place(s.Tokens[i].Line)})
 		}
 	}
 	return found
@@ -480,7 +480,7 @@ func (e *extractor) keys(s source) []item {
 		}
 		found = append(found, item{class: e.class, name: key, scope: scope, attrs: map[string]string{"access": access}, at: s.place(s.Tokens[i].Line)})
 	}
-	readers := []string{"at", "contains", "value", "find", "erase", "get", "count"}
+	readers := []string{"at", "contains", "value", "find", "erase", "count"}
 	for i, t := range s.Tokens {
 		switch {
 		case t.Is("{"):

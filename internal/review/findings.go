@@ -205,6 +205,8 @@ var attributes = map[string]attribute{
 	"components": {"components-changed", false, false},
 	"url":        {"url-changed", false, false},
 	"tag":        {"tag-changed", false, false},
+	"call":       {"call-changed", false, false},
+	"arguments":  {"arguments-changed", false, false},
 }
 
 // report turns the differences of one class into findings.
@@ -498,6 +500,11 @@ func (r *reviewer) changed(d difference, f report.Finding) []report.Finding {
 		if one.Severity == "" {
 			continue
 		}
+		for _, side := range []*item{d.old, d.new} {
+			if key == "default" && side.also != nil {
+				one.Where = append(slices.Clone(one.Where), *side.also)
+			}
+		}
 		if s, ok := severityOf(d.old.class.rule, "changed"); ok && (a.strong || key == "body") {
 			if s == "" {
 				continue
@@ -560,7 +567,9 @@ func (r *reviewer) phrase(f *report.Finding, d difference, key, was, is string) 
 		}
 		f.Detail = describe(*d.new)
 	case "version":
-		f.Title = fmt.Sprintf("%s: %s → %s", name, short(was), short(is))
+		if c.id == toolchain {
+			f.Title = fmt.Sprintf("%s: %s → %s", name, short(was), short(is))
+		}
 	case "deprecated":
 		f.Title = fmt.Sprintf("%s %s is deprecated: %s", c.what, name, short(is))
 		if is == "" {

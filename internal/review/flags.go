@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"payload/internal/report"
 	"payload/internal/review/scan"
 )
 
@@ -53,7 +54,11 @@ func (e *extractor) flags(s source) []item {
 		help := texts[len(texts)-1]
 		it.attrs["argument"] = strings.Join(texts[:len(texts)-1], " ")
 		it.attrs["help"] = strings.Join(strings.Fields(withoutDefault(help)), " ")
-		it.attrs["default"] = e.flagDefault(help, printed)
+		var at *scan.Decl
+		it.attrs["default"], at = e.flagDefault(help, printed)
+		if at != nil {
+			it.also = &report.Place{Ref: s.ref, Path: at.Path, Line: at.Line}
+		}
 		e.chained(s, s.Match[open]+1, it.attrs)
 		if e.filter.ok(it.name) && allowed(e.plan.rule.Only, it.attrs) {
 			found = append(found, it)
@@ -129,24 +134,27 @@ func withoutDefault(help string) string { return defaultForm.ReplaceAllString(he
 func (e *extractor) flagDefault(help string, printed []string) string {
 	loc := defaultForm.FindStringSubmatchIndex(help)
 	if loc == nil {
-		return ""
+		return "", nil
 	}
+	var at *scan.Decl
 	text := help[loc[2]:loc[3]]
 	n := len(printSpec.FindAllString(strings.ReplaceAll(help[:loc[2]], "%%", ""), -1))
 	unknown := false
 	text = printSpec.ReplaceAllStringFunc(text, func(string) string {
 		value := ""
 		if n < len(printed) {
-			value = e.types.value(printed[n])
+			if d, ok := e.types.field(printed[n]); ok {
+				value, at = strings.Trim(strings.TrimSuffix(d.Value, "f"), `{}"`), &d
+			}
 		}
 		n++
 		unknown = unknown || value == ""
 		return value
 	})
 	if unknown {
-		return ""
+		return "", nil
 	}
-	return text
+	return text, at
 }
 
 // types are fields of structs, for initial values.
@@ -168,39 +176,39 @@ func (t *trees) types(p *plan, side int) *types {
 			if known.fields[d.Of] == nil {
 				known.fields[d.Of] = map[string]scan.Decl{}
 			}
+			d.Path = path
 			known.fields[d.Of][d.Name] = d
 		}
 	}
 	return known
 }
 
-// value is the initial value that an expression such as params.draft.n_max
-// prints; of "a.b ? x : y" it is a.b's. Empty when it isn't known.
-func (t *types) value(expression string) string {
+// field is the one whose value an expression such as params.draft.n_max prints;
+// of "a.b ? x : y" it is a.b. ok is false when it isn't known.
+func (t *types) field(expression string) (d scan.Decl, ok bool) {
 	if t == nil {
-		return ""
+		return d, false
 	}
 	for strings.HasPrefix(expression, "(") { // a cast
-		_, rest, ok := strings.Cut(expression, ")")
-		if !ok {
-			return ""
+		_, rest, closed := strings.Cut(expression, ")")
+		if !closed {
+			return d, false
 		}
 		expression = strings.TrimSpace(rest)
 	}
 	chain := strings.Split(chainForm.FindString(expression), ".")
 	if len(chain) < 2 {
-		return ""
+		return d, false
 	}
 	of := t.vars[chain[0]]
 	for n, name := range chain[1:] {
-		d, ok := t.fields[of][name]
-		if !ok {
-			return ""
+		if d, ok = t.fields[of][name]; !ok {
+			return d, false
 		}
 		if n == len(chain)-2 || chain[n+2] == "c_str" {
-			return strings.Trim(strings.TrimSuffix(d.Value, "f"), `{}"`)
+			return d, true
 		}
 		of = d.Type
 	}
-	return ""
+	return d, false
 }

@@ -54,6 +54,7 @@ func addCommits(ctx context.Context, in Input, found []report.Finding) error {
 		return fmt.Errorf("reading upstream's history: %w", err)
 	}
 	commit, path := "", ""
+	touched := map[string][]string{} // path -> commits
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
@@ -63,6 +64,7 @@ func addCommits(ctx context.Context, in Input, found []report.Finding) error {
 			commit = line[1:]
 		case strings.HasPrefix(line, "diff --git "):
 			path = line[strings.LastIndex(line, " b/")+3:]
+			touched[path] = append(touched[path], commit)
 		case strings.HasPrefix(line, "+++") || strings.HasPrefix(line, "---"):
 		case strings.HasPrefix(line, "+") || strings.HasPrefix(line, "-"):
 			for i := range found {
@@ -72,7 +74,27 @@ func addCommits(ctx context.Context, in Input, found []report.Finding) error {
 			}
 		}
 	}
+	for i := range found {
+		if found[i].Commit == "" {
+			found[i].Commit = only(found[i], touched)
+		}
+	}
 	return lines.Err()
+}
+
+// only is the commit that alone touched a finding's files.
+func only(f report.Finding, touched map[string][]string) string {
+	var commits []string
+	for _, p := range f.Where {
+		if p.Ref != "" {
+			commits = append(commits, touched[p.Path]...)
+		}
+	}
+	slices.Sort(commits)
+	if commits = slices.Compact(commits); len(commits) == 1 {
+		return commits[0]
+	}
+	return ""
 }
 
 // concerns says whether a changed line of a file is what a finding is about.

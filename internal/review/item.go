@@ -46,6 +46,7 @@ type item struct {
 	attrs map[string]string // what else is known of it
 	from  string            // which of the rule's names it was found by
 	at    report.Place
+	also  *report.Place // where its default stands, when that is elsewhere
 	uses  []string // how our files may name it; empty: name and alt
 }
 
@@ -62,6 +63,9 @@ func (i item) names() []string {
 // shown is the item's name for a title.
 func (i item) shown() string {
 	name := strings.Join(append([]string{i.name}, i.alt...), ", ")
+	if i.class.rule.Find == "files" {
+		name = i.name
+	}
 	if i.scope != "" && !strings.Contains(name, i.scope) {
 		name += " of " + i.scope
 	}

@@ -99,6 +99,10 @@ func (r *reviewer) logs(p *plan) {
 			f.Title = fmt.Sprintf("%s %q is not printed any more", c.what, name)
 			f.Detail = fmt.Sprintf("Consumers look for %s. It matched:\n%s", re, formats(was))
 			f.Where = places(was)
+			if near, ok := nearest(was[0], lines[after]); ok {
+				f.Detail += "\nMost like it now: " + near.format
+				f.Where = append(f.Where, near.at)
+			}
 			if f.Fix == "" {
 				f.Fix = "look for what replaces it, and change the pattern and its consumers"
 			}
@@ -125,6 +129,18 @@ func (r *reviewer) logs(p *plan) {
 		}
 		r.add(f)
 	}
+}
+
+// nearest is the line that has most in common with one that is gone.
+func nearest(gone logLine, lines []logLine) (logLine, bool) {
+	var best logLine
+	score := 0.5
+	for _, l := range lines {
+		if s := dice(words(gone.format), words(l.format)); s > score {
+			best, score = l, s
+		}
+	}
+	return best, best.format != ""
 }
 
 func matching(re *regexp.Regexp, lines []logLine) []logLine {

@@ -56,6 +56,19 @@ func Patches(ctx context.Context, w *workspace.Workspace, p workspace.Pinned, re
 	return found, nil
 }
 
+// CarriedBy lists what p's patches change.
+func CarriedBy(p workspace.Pinned) []Carried {
+	var list []Carried
+	for _, one := range p.Series.Patches {
+		c := Carried{File: path.Join(p.Component.Patches, one.File)}
+		for _, d := range one.Diffs {
+			c.Paths = append(c.Paths, d.Path())
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
 // verdict fills in a finding for what became of a patch; its id stays empty
 // for one that applies as it is.
 func verdict(f *report.Finding, component, ref string, o patch.Outcome) {

@@ -41,7 +41,14 @@ type Input struct {
 	// nobody configured. Patches are findings about carried patches.
 	Configured *ConfiguredPair
 	Patches    []report.Finding
+	Carried    []Carried
 	Asked      [2]*Answers // of both programs, where they were started
+}
+
+// Carried is a patch of ours and the files that it changes.
+type Carried struct {
+	File  string // relative to the repository
+	Paths []string
 }
 
 // Result is a finished review.
@@ -80,6 +87,8 @@ func Run(ctx context.Context, in Input) (Result, error) {
 	for _, p := range r.plans {
 		r.rule(p)
 	}
+	r.carried()
+	r.asked()
 	res.Evaluated = in.Configured != nil
 	found := slices.Concat(r.findings, in.Patches)
 	if err := addCommits(ctx, in, found); err != nil {
@@ -104,6 +113,26 @@ type reviewer struct {
 }
 
 func (r *reviewer) add(f report.Finding) { r.findings = append(r.findings, f) }
+
+// carried tells which files of ours patches upstream has changed too, of those
+// patches about which nothing worse is known.
+func (r *reviewer) carried() {
+	for _, c := range r.in.Carried {
+		place := []report.Place{{Path: c.File}}
+		judged := slices.ContainsFunc(r.in.Patches, func(f report.Finding) bool { return slices.Contains(f.Affects, place[0]) })
+		for _, path := range c.Paths {
+			if judged || r.trees.same(path) || r.trees.files[before][path] == "" || r.trees.files[after][path] == "" {
+				continue
+			}
+			r.add(report.Finding{
+				ID: "patches.target-changed", Key: "patches.target-changed:" + c.File + ":" + path, Category: patchCategory, Severity: report.Note,
+				Title:  fmt.Sprintf("upstream changed %s, as %s does", path, c.File),
+				Detail: "The patch still applies as it is. Whether it still means the same, only its diff tells.",
+				Where:  []report.Place{{Ref: r.in.Old.Ref, Path: path}, {Ref: r.in.New.Ref, Path: path}}, Affects: place,
+			})
+		}
+	}
+}
 
 // endpoints tells which endpoints a handler serves.
 func (r *reviewer) endpoints() map[string][]string {

@@ -154,9 +154,11 @@ func (p *plan) needed(t *trees, side int) []string {
 	if p.rule.Find == "logs" || p.rule.Find == "cmake" || p.rule.Find == "routes" {
 		return p.paths[side]
 	}
+	// Defaults that stand in another file change without the flags' own.
+	all := slices.ContainsFunc(p.extra[side], func(path string) bool { return !t.same(path) })
 	var found []string
 	for _, path := range p.paths[side] {
-		if !t.same(path) {
+		if all || !t.same(path) {
 			found = append(found, path)
 		}
 	}

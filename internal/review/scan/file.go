@@ -43,6 +43,7 @@ type Decl struct {
 	Type       string // of a function: result and parameter types; of a field, its type
 	Value      string // of a field: its initial value; of an enumerator, what it is set to
 	Deprecated string // the advice, where it is declared deprecated
+	Path       string // filled in by who keeps declarations of several files
 	Line       int
 	EndLine    int
 }
