@@ -130,8 +130,8 @@ var (
 func withoutDefault(help string) string { return defaultForm.ReplaceAllString(help, "") }
 
 // flagDefault is the default that the help tells. Where it prints a variable,
-// that is the initial value of the field; unknown is empty.
-func (e *extractor) flagDefault(help string, printed []string) string {
+// that is the initial value of the field, which is given too; unknown is empty.
+func (e *extractor) flagDefault(help string, printed []string) (string, *scan.Decl) {
 	loc := defaultForm.FindStringSubmatchIndex(help)
 	if loc == nil {
 		return "", nil

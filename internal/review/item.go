@@ -47,7 +47,7 @@ type item struct {
 	from  string            // which of the rule's names it was found by
 	at    report.Place
 	also  *report.Place // where its default stands, when that is elsewhere
-	uses  []string // how our files may name it; empty: name and alt
+	uses  []string      // how our files may name it; empty: name and alt
 }
 
 func (i item) identity() string { return i.class.id + "\x00" + i.scope + "\x00" + i.name }

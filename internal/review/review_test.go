@@ -160,7 +160,7 @@ func checkFinding(t *testing.T, f fixture, one report.Finding) {
 // The same two trees give nothing, whatever is watched.
 func TestNothingChanged(t *testing.T) {
 	f := build(t, map[string]string{
-		"rules":    "        - {id: options, category: build, find: cmake, in: [\"**/CMakeLists.txt\"]}\n",
+		"rules":              "        - {id: options, category: build, find: cmake, in: [\"**/CMakeLists.txt\"]}\n",
 		"old/CMakeLists.txt": "option(A \"a\" ON)\n", "new/CMakeLists.txt": "option(A \"a\" ON)\n",
 	})
 	in := f.input()

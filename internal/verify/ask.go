@@ -51,7 +51,9 @@ var askings = map[string]asking{
 // NotAskableError is a payload that holds no program that could be asked.
 type NotAskableError struct{ Dir, Why string }
 
-func (e *NotAskableError) Error() string { return fmt.Sprintf("asking the program in %s: %s", e.Dir, e.Why) }
+func (e *NotAskableError) Error() string {
+	return fmt.Sprintf("asking the program in %s: %s", e.Dir, e.Why)
+}
 
 // Ask starts the program of the payload in dir with the tiny model, on
 // 127.0.0.1, and asks it for its help, its properties, its models and streams.
