@@ -24,6 +24,17 @@ components:
       - {path: Dockerfile, pattern: "^ARG TOY=(.+)$"}
     coupled:
       - {component: other, path: deps.txt, pattern: "^other (.+)$"}
+    watch:
+      ours: ["**", "!testdata/**"]
+      rules:
+        - id: server.flag
+          category: server
+          find: flags
+          in: [arg.cpp]
+          of: [arg]
+          defaults: {in: [arg.h], vars: {params: arg_params}}
+          severity: {added: off}
+        - {id: server.log, category: server, find: logs, in: ["*.cpp"], of: [LOG], patterns: {ready: "listening on .+"}}
   other:
     pin: OTHER_VERSION
     upstream: https://example.com/other
@@ -100,6 +111,13 @@ func TestMistakes(t *testing.T) {
 		"bad pattern":   {"^other (.+)$", "^other (.+$", "[16:53] coupling 1 of component toy.cpp: error parsing regexp"},
 		"no partner":    {"component: other", "component: absent", `component toy.cpp is coupled to "absent"`},
 		"itself":        {"component: other", "component: toy.cpp", `component toy.cpp is coupled to "toy.cpp"`},
+		"watch glob":    {"in: [arg.cpp]", `in: ["[a"]`, `[23:16] watch rule server.flag of component toy.cpp: in: "[a" is not a glob`},
+		"watch find":    {"find: flags", "find: flagg", `[22:17] watch rule server.flag of component toy.cpp: find "flagg" is none of arguments, bodies`},
+		"watch names":   {"          of: [arg]\n", "", "find flags needs of"},
+		"watch pattern": {"listening on .+", "listening (", "[27:"},
+		"watch twice":   {"id: server.log", "id: server.flag", "rule 1 has this id and finds flags"},
+		"watch level":   {"{added: off}", "{adds: off}", "severity is a map of added, removed, renamed, changed"},
+		"watch key":     {"          of: [arg]", "          off: [arg]", `unknown field "off"`},
 		"not YAML":      {"version: 1", "version: [", "[1:"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,6 +28,8 @@ func compiled(t *testing.T) *jsonschema.Schema {
 func TestSchemaKeys(t *testing.T) {
 	top := compiled(t)
 	component := top.Properties["components"].AdditionalProperties.(*jsonschema.Schema).Ref
+	watch := component.Properties["watch"].Ref
+	rule := watch.Properties["rules"].Items2020.Ref
 	items := func(key string) *jsonschema.Schema { return component.Properties[key].Items2020.Ref }
 	checks := func(key string) *jsonschema.Schema { return top.Properties[key].Items2020.Ref }
 	for _, c := range []struct {
@@ -44,6 +46,9 @@ func TestSchemaKeys(t *testing.T) {
 		{Generated{}, checks("generated")},
 		{Waiver{}, checks("waivers")},
 		{Layout{}, top.Properties["layout"].Ref},
+		{Watch{}, watch},
+		{Rule{}, rule},
+		{Defaults{}, rule.Properties["defaults"].Ref},
 	} {
 		var keys, described []string
 		typ := reflect.TypeOf(c.of)
@@ -118,6 +123,11 @@ func TestSchemaAgrees(t *testing.T) {
 		"two kinds":    {"pypi: toy==1.0", "pypi: toy==1.0, archive: toy"},
 		"no ref":       {"{ref: b2, ", "{"},
 		"bad name":     {"  other:", "  \"a b\":"},
+		"no rules":     {"      rules:\n", "      ruled:\n"},
+		"bad category": {"category: server", "category: serve"},
+		"bad find":     {"find: flags", "find: flag"},
+		"bad severity": {"{added: off}", "{added: of}"},
+		"bad id":       {"id: server.flag", "id: Server.flag"},
 	} {
 		text := strings.Replace(good, change[0], change[1], 1)
 		if _, err := load(t, text); err == nil {
