@@ -208,6 +208,9 @@ func failureOf(ctx context.Context, err error) failure {
 	if _, ok := as[*verify.FolderError](err); ok {
 		return failure{code: exitUsage, hint: "name a staged tree: payload verify dist/PRESET"}
 	}
+	if _, ok := as[*verify.NotAskableError](err); ok {
+		return failure{code: exitFailed, hint: "name two staged payloads that this machine can run: --run OLDDIR,NEWDIR"}
+	}
 	if e, ok := as[*cmakerun.UnknownPresetError](err); ok {
 		if len(e.Nearest) > 0 {
 			return failure{code: exitUsage, hint: "payload build --preset " + e.Nearest[0]}

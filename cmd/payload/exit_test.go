@@ -40,6 +40,7 @@ func TestFailures(t *testing.T) {
 		{&config.UnknownComponentError{Name: "x"}, exitUsage, "payload status"},
 		{&cmakerun.UnknownPresetError{Name: "x", Nearest: []string{"cpu"}}, exitUsage, "payload build --preset cpu"},
 		{&cmakerun.UnknownPresetError{Name: "x"}, exitUsage, "payload doctor"},
+		{&verify.NotAskableError{Dir: "x", Why: "y"}, exitFailed, "name two staged payloads that this machine can run: --run OLDDIR,NEWDIR"},
 		{&verify.FolderError{Dir: "x", Err: errors.New("y")}, exitUsage, "payload verify dist/PRESET"},
 		{&launcherError{name: "nope", err: errors.New("x")}, exitUsage, "--launcher none"},
 		{&drift.UnknownCheckError{ID: "x"}, exitUsage, "payload drift --explain"},

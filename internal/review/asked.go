@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"payload/internal/config"
 	"payload/internal/report"
@@ -22,6 +24,13 @@ type Answers [2]verify.Answers
 func Ask(ctx context.Context, dir string, tell func(string, ...any)) (*Answers, error) {
 	var a Answers
 	for i := range a {
+		if i > 0 { // so that times in whole seconds differ too
+			select {
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			case <-time.After(1100 * time.Millisecond):
+			}
+		}
 		var err error
 		if a[i], err = verify.Ask(ctx, dir); err != nil {
 			return nil, err
@@ -52,10 +61,11 @@ func (r *reviewer) asked() {
 	for _, v := range []view{
 		{flag, helpItems},
 		{running("run.key", "answered key", "server"), keyItems},
-		{running("run.frame", "streamed line", "streaming"), frameItems},
+		{running("run.frame", "streamed part", "streaming"), frameItems},
 	} {
 		r.report(compare(v.items(r.in.Asked[before], v.class), v.items(r.in.Asked[after], v.class)))
 	}
+	r.ordered()
 	r.logged()
 }
 
@@ -149,26 +159,47 @@ func flatten(path string, value any, into map[string][2]string) {
 	}
 }
 
-// frameItems are the kinds of lines of a stream: comments, fields, end marks,
-// and the JSON in data as its keys. How often and in which order they come is
-// one more item.
+// frameItems are what a stream is made of: comments, fields, end marks, and the
+// keys of the JSON in data.
 func frameItems(a *Answers, c class) []item {
 	var found []item
 	for endpoint, raw := range a[0].Raw {
-		shapes := frameShapes(raw)
-		for _, s := range shapes {
-			if !slices.ContainsFunc(found, func(it item) bool { return it.name == s && it.scope == endpoint }) {
-				found = append(found, item{class: c, name: s, scope: endpoint, attrs: map[string]string{}, uses: []string{s}})
+		parts := map[string]string{}
+		for _, shape := range frameShapes(raw) {
+			inner, isJSON := strings.CutPrefix(strings.TrimSuffix(shape, "}"), "data: {")
+			if !isJSON {
+				parts[shape] = ""
+				continue
+			}
+			for key := range strings.SplitSeq(inner, ", ") {
+				name, kind, _ := strings.Cut(key, " ")
+				parts[name] = kind
 			}
 		}
-		it := item{class: c, name: "order of lines", scope: endpoint, attrs: map[string]string{}}
-		if slices.Equal(shapes, frameShapes(a[1].Raw[endpoint])) {
-			it.attrs["body"] = strings.Join(runs(shapes), "\n")
+		for name, kind := range parts {
+			found = append(found, item{class: c, name: name, scope: endpoint, attrs: map[string]string{"type": kind}, uses: []string{last(strings.TrimSuffix(name, "[]"))}})
 		}
-		found = append(found, it)
 	}
 	slices.SortFunc(found, func(a, b item) int { return strings.Compare(a.identity(), b.identity()) })
 	return found
+}
+
+// ordered tells of streams whose lines come in another order or number: the
+// same request gives the same text, so another one is another cadence.
+func (r *reviewer) ordered() {
+	was, is := r.in.Asked[before], r.in.Asked[after]
+	for _, endpoint := range slices.Sorted(maps.Keys(was[0].Raw)) {
+		a, b := frameShapes(was[0].Raw[endpoint]), frameShapes(is[0].Raw[endpoint])
+		steady := slices.Equal(a, frameShapes(was[1].Raw[endpoint])) && slices.Equal(b, frameShapes(is[1].Raw[endpoint]))
+		if !steady || slices.Equal(a, b) {
+			continue
+		}
+		r.add(report.Finding{
+			ID: "run.stream-changed", Key: "run.stream-changed:" + endpoint, Category: "streaming", Severity: report.Note,
+			Title:  fmt.Sprintf("the stream of %s has other lines for the same request", endpoint),
+			Detail: "was: " + clip(strings.Join(runs(a), "\n     ")) + "\nis: " + clip(strings.Join(runs(b), "\n    ")),
+		})
+	}
 }
 
 // frameShapes gives a stream's lines without what varies in them.
@@ -221,9 +252,9 @@ var (
 	logNumber = regexp.MustCompile(`0x[0-9a-fA-F]+|\d+(?:[.,]\d+)*`)
 )
 
-// logForms gives the lines that both starts printed, numbers and times taken
-// out.
-func logForms(a *Answers) map[string]string {
+// logForms gives the lines that both starts printed, and those that any did,
+// with numbers and times taken out; the values are lines as they were.
+func logForms(a *Answers) (both, any map[string]string) {
 	forms := [2]map[string]string{{}, {}}
 	for i := range a {
 		for _, line := range a[i].Log {
@@ -233,26 +264,29 @@ func logForms(a *Answers) map[string]string {
 			}
 		}
 	}
-	for form := range forms[0] {
-		if _, ok := forms[1][form]; !ok {
-			delete(forms[0], form)
+	both, any = map[string]string{}, forms[1]
+	for form, line := range forms[0] {
+		if _, ok := forms[1][form]; ok {
+			both[form] = line
 		}
+		any[form] = line
 	}
-	return forms[0]
+	return both, any
 }
 
 // logged compares the logs: a pattern of a consumer that matches no more is an
 // error, all other lines are told together.
 func (r *reviewer) logged() {
-	was, is := logForms(r.in.Asked[before]), logForms(r.in.Asked[after])
+	was, everWas := logForms(r.in.Asked[before])
+	is, everIs := logForms(r.in.Asked[after])
 	var gone, came []string
 	for form, line := range was {
-		if _, ok := is[form]; !ok {
+		if _, ok := everIs[form]; !ok {
 			gone = append(gone, line)
 		}
 	}
 	for form, line := range is {
-		if _, ok := was[form]; !ok {
+		if _, ok := everWas[form]; !ok {
 			came = append(came, line)
 		}
 	}
@@ -269,7 +303,7 @@ func (r *reviewer) logged() {
 				}
 				return line
 			}
-			if old := matched(was); old != "" && matched(is) == "" {
+			if old := matched(was); old != "" && matched(everIs) == "" {
 				r.add(report.Finding{
 					ID: "run.log-line-removed", Key: "run.log-line-removed:" + name, Category: p.rule.Category, Severity: report.Error,
 					Title:   fmt.Sprintf("the running program does not log %q any more", name),

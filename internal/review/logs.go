@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"payload/internal/config"
 	"payload/internal/report"
 )
 
@@ -83,9 +84,8 @@ func (r *reviewer) logs(p *plan) {
 		re := regexp.MustCompile(p.rule.Patterns[name])
 		was, is := matching(re, lines[before]), matching(re, lines[after])
 		ours := r.ours.naming(r.globs(p.rule), "word", p.rule.Patterns[name])
-		ours = slices.DeleteFunc(ours, func(q report.Place) bool { return q.Path == "payload.yaml" })
 		if line := p.rule.PatternLines[name]; line > 0 {
-			ours = append([]report.Place{{Path: "payload.yaml", Line: line}}, ours...)
+			ours = append([]report.Place{{Path: config.FileName, Line: line}}, ours...)
 		}
 		f := report.Finding{Category: p.rule.Category, Affects: ours, Fix: p.rule.Fix}
 		switch {

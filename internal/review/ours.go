@@ -7,9 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
+	"payload/internal/config"
 	"payload/internal/git"
 	"payload/internal/report"
 	"payload/internal/run"
@@ -69,11 +71,36 @@ func readOurs(ctx context.Context, root string) (*ours, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", path, err)
 		}
-		if bytes.IndexByte(data[:min(len(data), 8000)], 0) < 0 {
-			o.files = append(o.files, ourFile{path: path, text: string(data)})
+		if bytes.IndexByte(data[:min(len(data), 8000)], 0) >= 0 {
+			continue
 		}
+		text := string(data)
+		if path == config.FileName {
+			text = withoutWatch(text)
+		}
+		o.files = append(o.files, ourFile{path: path, text: text})
 	}
 	return o, nil
+}
+
+var watchKey = regexp.MustCompile(`^( *)watch:`)
+
+// withoutWatch blanks the watch sections of a payload.yaml: that a rule looks
+// for a name is no dependence on it.
+func withoutWatch(text string) string {
+	lines := strings.Split(text, "\n")
+	indent := -1
+	for i, line := range lines {
+		if m := watchKey.FindStringSubmatch(line); m != nil && indent < 0 {
+			indent = len(m[1])
+		} else if depth := len(line) - len(strings.TrimLeft(line, " ")); indent >= 0 && depth <= indent && strings.TrimSpace(line) != "" {
+			indent = -1
+		}
+		if indent >= 0 {
+			lines[i] = ""
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // maxPlaces is how many places a finding names; a name that stands in more

@@ -57,8 +57,6 @@ func build(t *testing.T, files map[string]string) fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Rules name what they look for; that is no dependence on it.
-	file.Components[0].Watch.Ours = []string{"**", "!payload.yaml"}
 	f.file = file
 	return f
 }
