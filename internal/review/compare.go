@@ -132,6 +132,15 @@ func moved(was, is []item, gone, came []int) ([]int, []int) {
 			}
 		}
 	}
+	// A new function that has a key which others had before is code that was
+	// cut out of one of them, or does as they do; its endpoint tells when not.
+	known := map[string]bool{}
+	for _, it := range was {
+		known[it.name] = true
+	}
+	came = slices.DeleteFunc(came, func(n int) bool {
+		return is[n].class.rule.Find == "keys" && known[is[n].name] && !scopes[before][is[n].scope]
+	})
 	return gone, came
 }
 

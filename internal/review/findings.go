@@ -123,7 +123,11 @@ func (r *reviewer) items(p *plan, side int) []item {
 		case "cmake":
 			found = append(found, e.cmake(path, ref, r.trees.text(side, path))...)
 		case "text":
-			found = append(found, e.text(path, ref, r.trees.text(side, path))...)
+			text := r.trees.text(side, path)
+			if isSource(path) {
+				text = scan.WithoutComments(path, text)
+			}
+			found = append(found, e.text(path, ref, text)...)
 		default:
 			found = append(found, extractors[p.rule.Find](e, source{r.trees.parse(side, path), path, ref})...)
 		}
@@ -132,6 +136,11 @@ func (r *reviewer) items(p *plan, side int) []item {
 		found = withoutTargets(found)
 	}
 	return found
+}
+
+// isSource says whether a file is in a language whose comments are known.
+func isSource(path string) bool {
+	return sourceName.MatchString(path) || strings.HasSuffix(path, ".py")
 }
 
 // declares are the kinds whose names stand for one place each: when it is

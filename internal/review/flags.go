@@ -51,6 +51,7 @@ func (e *extractor) flags(s source) []item {
 		}
 		slices.SortStableFunc(names, func(a, b string) int { return isLong(b) - isLong(a) })
 		it.name, it.alt = names[0], names[1:]
+		it.uses = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return len(n) == 2 }) // -j is anybody's
 		help := texts[len(texts)-1]
 		it.attrs["argument"] = strings.Join(texts[:len(texts)-1], " ")
 		it.attrs["help"] = strings.Join(strings.Fields(withoutDefault(help)), " ")

@@ -15,6 +15,7 @@ import (
 type logLine struct {
 	format string
 	sample string // with values filled in
+	call   string // what prints it; empty for a stream
 	at     report.Place
 }
 
@@ -47,7 +48,7 @@ func (r *reviewer) logLines(p *plan, side int) []logLine {
 					continue
 				}
 				for line := range strings.SplitSeq(strings.Trim(format, "\n"), "\n") {
-					lines = append(lines, logLine{format: line, sample: sample(line), at: report.Place{Ref: ref, Path: path, Line: f.Tokens[i].Line}})
+					lines = append(lines, logLine{format: line, sample: sample(line), call: last(callee), at: report.Place{Ref: ref, Path: path, Line: f.Tokens[i].Line}})
 				}
 			}
 		}
@@ -108,8 +109,9 @@ func (r *reviewer) logs(p *plan) {
 			}
 		default:
 			gone, came := missing(was, is), missing(is, was)
-			if len(gone) == 0 {
-				continue // more lines that match hurt nobody
+			if len(gone) == 0 { // more lines that match hurt nobody
+				r.level(f, c, name, was, is)
+				continue
 			}
 			f.ID, f.Severity = c.findingID("changed"), report.Warning
 			f.Title = fmt.Sprintf("%s %q has another form", c.what, name)
@@ -128,6 +130,38 @@ func (r *reviewer) logs(p *plan) {
 			f.Severity = s
 		}
 		r.add(f)
+	}
+}
+
+// level tells of a line that another function prints than before: it may come
+// at another level of verbosity now.
+func (r *reviewer) level(f report.Finding, c class, name string, was, is []logLine) {
+	calls := func(lines []logLine, format string) []string {
+		var list []string
+		for _, l := range lines {
+			if l.format == format && !slices.Contains(list, l.call) {
+				list = append(list, l.call)
+			}
+		}
+		slices.Sort(list)
+		return list
+	}
+	for _, l := range was {
+		a, b := calls(was, l.format), calls(is, l.format)
+		if slices.Equal(a, b) {
+			continue
+		}
+		f.ID, f.Severity = c.findingID("level-changed"), report.Warning
+		f.Key = f.ID + ":" + name
+		f.Title = fmt.Sprintf("%s %q is printed by %s, was %s", c.what, name, strings.Join(b, ", "), strings.Join(a, ", "))
+		f.Detail = "It may come at another level of verbosity: " + l.format
+		f.Where = []report.Place{l.at}
+		if i := slices.IndexFunc(is, func(o logLine) bool { return o.format == l.format }); i >= 0 {
+			f.Where = append(f.Where, is[i].at)
+		}
+		f.Fix = "see that consumers still ask for enough verbosity"
+		r.add(f)
+		return
 	}
 }
 

@@ -60,6 +60,8 @@ type lexer struct {
 	tokens []Token
 	open   []byte // brackets that are open
 	ifs    []branch
+
+	comments [][2]int // offsets
 }
 
 // branch is a preprocessor condition that is open.
@@ -75,6 +77,24 @@ func lex(text string, lang Language) []Token {
 		l.next()
 	}
 	return l.tokens
+}
+
+// WithoutComments blanks the comments of a source file; lines stay where they
+// are.
+func WithoutComments(path, text string) string {
+	l := &lexer{text: text, lang: LanguageOf(path), line: 1}
+	for l.pos < len(l.text) {
+		l.next()
+	}
+	out := []byte(text)
+	for _, c := range l.comments {
+		for i := c[0]; i < c[1]; i++ {
+			if out[i] != '\n' {
+				out[i] = ' '
+			}
+		}
+	}
+	return string(out)
 }
 
 // skipping says whether the text lies in a branch that is left out.
@@ -95,6 +115,11 @@ func (l *lexer) advance(n int) {
 		}
 	}
 	l.pos += n
+}
+
+func (l *lexer) comment(n int) {
+	l.comments = append(l.comments, [2]int{l.pos, l.pos + n})
+	l.advance(n)
 }
 
 func (l *lexer) emit(kind Kind, text string, line, col int) {
@@ -119,16 +144,16 @@ func (l *lexer) next() {
 	case c == '\\' && l.pos+1 < len(l.text):
 		l.advance(2)
 	case l.lang == C && strings.HasPrefix(l.rest(), "//"):
-		l.advance(l.lineEnd(true))
+		l.comment(l.lineEnd(true))
 	case l.lang == C && strings.HasPrefix(l.rest(), "/*"):
 		end := strings.Index(l.rest()[2:], "*/")
 		if end < 0 {
-			l.advance(len(l.rest()))
+			l.comment(len(l.rest()))
 			return
 		}
-		l.advance(end + 4)
+		l.comment(end + 4)
 	case l.lang == Python && c == '#':
-		l.advance(l.lineEnd(false))
+		l.comment(l.lineEnd(false))
 	case l.lang == C && c == '#' && strings.TrimSpace(l.text[l.start:l.pos]) == "":
 		n := l.lineEnd(true)
 		text := strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll(l.rest()[:n], "\\\r\n", " "), "\\\n", " "))
