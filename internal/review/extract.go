@@ -142,7 +142,7 @@ func (e *extractor) literals(s source) []item {
 		}
 		line, scope := s.Tokens[i].Line, s.ScopeOf(i)
 		i = next - 1
-		if len(e.of) > 0 {
+		if !e.of.empty() {
 			if _, in := e.of.match(scope); !in {
 				continue
 			}
@@ -166,7 +166,7 @@ func (e *extractor) decls(s source, kind scan.DeclKind, fill func(scan.Decl, *it
 			of = d.Name
 		}
 		from := ""
-		if len(e.of) > 0 {
+		if !e.of.empty() {
 			var ok bool
 			if from, ok = e.of.match(of); !ok {
 				continue
@@ -408,7 +408,7 @@ func (e *extractor) constants(s source) []item {
 		}
 		name := strings.Join(append(path, t.Text), ".")
 		from, ok := "", true
-		if len(e.of) > 0 {
+		if !e.of.empty() {
 			from, ok = e.of.match(strings.Join(path, "."))
 			if !ok && len(path) > 0 {
 				from, ok = e.of.match(path[0])
@@ -470,7 +470,7 @@ func (e *extractor) keys(s source) []item {
 	var found []item
 	add := func(i int, key, access string) {
 		scope := s.ScopeOf(i)
-		if len(e.of) > 0 {
+		if !e.of.empty() {
 			if _, ok := e.of.match(scope); !ok {
 				return
 			}

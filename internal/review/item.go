@@ -74,7 +74,10 @@ func (i item) shown() string {
 
 // names of a rule as patterns: a dotted path matches by its end, and * stands
 // for any text.
-type names []*namePattern
+type names struct {
+	patterns []*namePattern
+	known    map[string]string // of a name: the rule's spelling, empty for none
+}
 
 type namePattern struct {
 	text string
@@ -82,24 +85,32 @@ type namePattern struct {
 }
 
 func compileNames(of []string) names {
-	var list names
+	list := names{known: map[string]string{}}
 	for _, text := range of {
 		dotted := strings.ReplaceAll(text, "::", ".")
 		re := regexp.MustCompile(`(^|\.)` + strings.ReplaceAll(regexp.QuoteMeta(dotted), `\*`, `[^.]*`) + `$`)
-		list = append(list, &namePattern{text: text, re: re})
+		list.patterns = append(list.patterns, &namePattern{text: text, re: re})
 	}
 	return list
 }
 
-// match gives the rule's own spelling of the name that path ends with.
-func (n names) match(name string) (string, bool) {
-	name = strings.ReplaceAll(name, "::", ".")
-	for _, p := range n {
+func (n names) empty() bool { return len(n.patterns) == 0 }
+
+// match gives the rule's own spelling of the name that path ends with. A file
+// holds few names, each many times.
+func (n names) match(path string) (string, bool) {
+	if text, ok := n.known[path]; ok {
+		return text, text != ""
+	}
+	name := strings.ReplaceAll(path, "::", ".")
+	n.known[path] = ""
+	for _, p := range n.patterns {
 		if p.re.MatchString(name) {
-			return p.text, true
+			n.known[path] = p.text
+			break
 		}
 	}
-	return "", false
+	return n.known[path], n.known[path] != ""
 }
 
 // last is the last part of a dotted or qualified name.
