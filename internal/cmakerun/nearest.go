@@ -17,7 +17,7 @@ func Nearest(name string, names []string, n int) []string {
 	own := words(name)
 	own = own[min(1, len(own)):]
 	for _, other := range names {
-		score := distance(strings.ToLower(name), strings.ToLower(other))
+		score := Distance(strings.ToLower(name), strings.ToLower(other))
 		for _, w := range words(other) {
 			if slices.Contains(own, w) {
 				score -= 2 + len(w)/2
@@ -39,8 +39,8 @@ func words(name string) []string {
 	return strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '_' || r == '-' || r == '.' })
 }
 
-// distance counts the letters to insert, delete or replace to make b of a.
-func distance(a, b string) int {
+// Distance counts the letters to insert, delete or replace to make b of a.
+func Distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

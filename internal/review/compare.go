@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"payload/internal/cmakerun"
 )
 
 // difference is what happened to one item.
@@ -217,7 +219,7 @@ func alike(a, b item) float64 {
 // words cuts text where its kind of character changes.
 func words(text string) []string {
 	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9')
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
 	})
 }
 
@@ -249,24 +251,7 @@ func closeness(a, b string) float64 {
 	if len(a) > 80 || len(b) > 80 {
 		return 0
 	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			next := min(row[j+1]+1, row[j]+1, diagonal+cost)
-			diagonal = row[j+1]
-			row[j+1] = next
-		}
-	}
-	return 1 - float64(row[len(b)])/float64(max(len(a), len(b), 1))
+	return 1 - float64(cmakerun.Distance(a, b))/float64(max(len(a), len(b), 1))
 }
 
 func digits(s string) string {

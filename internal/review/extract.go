@@ -41,18 +41,37 @@ var extractors = map[string]func(*extractor, source) []item{
 	"exits": (*extractor).exits, "constants": (*extractor).constants,
 }
 
-// routes are calls such as server.get("/path", handler): the method is the
-// last name of what is called.
-func (e *extractor) routes(s source) []item {
-	var found []item
+// call is one call of a function that a rule names.
+type call struct {
+	at     int    // token of the last name
+	callee string // dotted
+	from   string // as the rule spells it
+	open   int    // token of the bracket
+	args   []scan.Span
+}
+
+// calls lists the calls of the functions that the rule names.
+func (e *extractor) calls(s source) []call {
+	var list []call
 	for i := range s.Tokens {
 		callee, open, ok := s.Callee(i)
 		if !ok {
 			continue
 		}
-		from, ok := e.of.match(callee)
-		args := s.Args(open)
-		if !ok || len(args) == 0 {
+		if from, named := e.of.match(callee); named {
+			list = append(list, call{i, callee, from, open, s.Args(open)})
+		}
+	}
+	return list
+}
+
+// routes are calls such as server.get("/path", handler): the method is the
+// last name of what is called.
+func (e *extractor) routes(s source) []item {
+	var found []item
+	for _, c := range e.calls(s) {
+		args := c.args
+		if len(args) == 0 {
 			continue
 		}
 		path := ""
@@ -65,8 +84,8 @@ func (e *extractor) routes(s source) []item {
 			continue
 		}
 		it := item{
-			class: e.class, name: strings.ToUpper(last(callee)) + " " + path, from: from,
-			attrs: map[string]string{}, at: s.place(s.Tokens[i].Line), uses: []string{path},
+			class: e.class, name: strings.ToUpper(last(c.callee)) + " " + path, from: c.from,
+			attrs: map[string]string{}, at: s.place(s.Tokens[c.at].Line), uses: []string{path},
 		}
 		if len(args) > 1 {
 			it.attrs["handler"] = handler(s, args[1])
@@ -94,16 +113,8 @@ func handler(s source, a scan.Span) string {
 // arguments are strings given to calls of the named functions.
 func (e *extractor) arguments(s source) []item {
 	var found []item
-	for i := range s.Tokens {
-		callee, open, ok := s.Callee(i)
-		if !ok {
-			continue
-		}
-		from, ok := e.of.match(callee)
-		if !ok {
-			continue
-		}
-		for n, a := range s.Args(open) {
+	for _, c := range e.calls(s) {
+		for n, a := range c.args {
 			if e.plan.rule.At != 0 && e.plan.rule.At != n+1 {
 				continue
 			}
@@ -111,7 +122,7 @@ func (e *extractor) arguments(s source) []item {
 			if !isString || next != a.End && !s.Tokens[next].Is("+") || !e.filter.ok(text) {
 				continue
 			}
-			found = append(found, item{class: e.class, name: strings.TrimSpace(text), from: from, attrs: map[string]string{"call": last(callee)}, at: s.place(s.Tokens[i].Line)})
+			found = append(found, item{class: e.class, name: strings.TrimSpace(text), from: c.from, attrs: map[string]string{"call": last(c.callee)}, at: s.place(s.Tokens[c.at].Line)})
 		}
 	}
 	return found
@@ -418,10 +429,11 @@ func (e *extractor) constants(s source) []item {
 			continue
 		}
 		it := item{class: e.class, name: name, from: from, attrs: map[string]string{}, at: s.place(t.Line), uses: []string{name}}
-		if value.Kind == scan.String {
+		switch value.Kind {
+		case scan.String:
 			it.attrs["value"] = value.Text
 			it.uses = append(it.uses, value.Text)
-		} else if value.Kind == scan.Number {
+		case scan.Number:
 			it.attrs["value"] = value.Text
 		}
 		found = append(found, it)

@@ -16,19 +16,11 @@ var flagForm = regexp.MustCompile(`^--?[A-Za-z]`)
 // does. Methods chained to the call give further attributes.
 func (e *extractor) flags(s source) []item {
 	var found []item
-	for i := range s.Tokens {
-		callee, open, ok := s.Callee(i)
-		if !ok {
-			continue
-		}
-		from, ok := e.of.match(callee)
-		if !ok {
-			continue
-		}
-		it := item{class: e.class, from: from, attrs: map[string]string{}, at: s.place(s.Tokens[i].Line)}
+	for _, c := range e.calls(s) {
+		it := item{class: e.class, from: c.from, attrs: map[string]string{}, at: s.place(s.Tokens[c.at].Line)}
 		var names, texts []string
 		var printed []string // what the help's format specifiers print
-		for _, a := range s.Args(open) {
+		for _, a := range c.args {
 			switch {
 			case s.Tokens[a.Start].Is("{"):
 				for _, n := range s.Args(a.Start) {
@@ -60,7 +52,7 @@ func (e *extractor) flags(s source) []item {
 		if at != nil {
 			it.also = &report.Place{Ref: s.ref, Path: at.Path, Line: at.Line}
 		}
-		e.chained(s, s.Match[open]+1, it.attrs)
+		e.chained(s, s.Match[c.open]+1, it.attrs)
 		if e.filter.ok(it.name) && allowed(e.plan.rule.Only, it.attrs) {
 			found = append(found, it)
 		}

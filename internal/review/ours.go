@@ -193,8 +193,8 @@ func whole(text string, at, end int, name string) bool {
 	}
 	dashed := strings.Contains(name, "-")
 	if at > 0 && part(text[at-1], dashed) && part(name[0], true) {
-		// -DNAME sets an option.
-		if !(at > 1 && text[at-1] == 'D' && text[at-2] == '-') {
+		setsIt := at > 1 && text[at-2:at] == "-D" // -DNAME sets an option
+		if !setsIt {
 			return false
 		}
 	}

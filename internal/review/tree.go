@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -203,7 +204,7 @@ func (t *trees) load(ctx context.Context, repo git.Repo, plans []*plan) error {
 func (t *trees) readBatch(r *bufio.Reader) error {
 	for {
 		line, err := r.ReadString('\n')
-		if err == io.EOF && line == "" {
+		if errors.Is(err, io.EOF) && line == "" {
 			return nil
 		}
 		if err != nil {

@@ -69,7 +69,8 @@ func TestSelfContained(t *testing.T) {
 
 // Two writes of the same findings are the same bytes.
 func TestSameBytes(t *testing.T) {
-	if written(t, example()) != written(t, example()) {
+	first, second := written(t, example()), written(t, example())
+	if first != second {
 		t.Error("the page differs from itself")
 	}
 }
