@@ -100,6 +100,7 @@ func helpItems(a *Answers, c class) []item {
 		it.attrs["argument"], it.attrs["help"] = value, strings.TrimSpace(help)
 		slices.SortStableFunc(names, func(a, b string) int { return isLong(b) - isLong(a) })
 		it.name, it.alt = names[0], names[1:]
+		it.uses = longer(names)
 		found = append(found, it)
 	}
 	for i := range found {
@@ -274,6 +275,9 @@ func logForms(a *Answers) (both, any map[string]string) {
 	return both, any
 }
 
+// maxLogLines is how many lines a finding shows.
+const maxLogLines = 60
+
 // logged compares the logs: a pattern of a consumer that matches no more is an
 // error, all other lines are told together.
 func (r *reviewer) logged() {
@@ -321,7 +325,7 @@ func (r *reviewer) logged() {
 			r.add(report.Finding{
 				ID: l.id, Key: l.id + ":all", Category: "server", Severity: report.Note,
 				Title:  fmt.Sprintf("%d lines of a start and some requests %s", len(l.lines), l.what),
-				Detail: strings.Join(l.lines, "\n"),
+				Detail: strings.Join(l.lines[:min(len(l.lines), maxLogLines)], "\n"),
 			})
 		}
 	}

@@ -43,7 +43,7 @@ func (e *extractor) flags(s source) []item {
 		}
 		slices.SortStableFunc(names, func(a, b string) int { return isLong(b) - isLong(a) })
 		it.name, it.alt = names[0], names[1:]
-		it.uses = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return len(n) == 2 }) // -j is anybody's
+		it.uses = longer(names)
 		help := texts[len(texts)-1]
 		it.attrs["argument"] = strings.Join(texts[:len(texts)-1], " ")
 		it.attrs["help"] = strings.Join(strings.Fields(withoutDefault(help)), " ")
@@ -58,6 +58,11 @@ func (e *extractor) flags(s source) []item {
 		}
 	}
 	return found
+}
+
+// longer leaves out the spellings of one letter: -j is anybody's.
+func longer(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return len(n) == 2 })
 }
 
 func isLong(name string) int {

@@ -61,7 +61,7 @@ func (e *NotAskableError) Error() string {
 // machine, gives *NotAskableError.
 func Ask(ctx context.Context, dir string) (Answers, error) {
 	answers := Answers{JSON: map[string]any{}, Raw: map[string]string{}}
-	o, err := askable(dir)
+	o, built, err := askable(dir)
 	if err != nil {
 		return answers, err
 	}
@@ -101,7 +101,7 @@ func Ask(ctx context.Context, dir string) (Answers, error) {
 	}
 	defer func() { _ = srv.stop() }() // a second stop does nothing
 	c := newClient(srv.base, srv.name, expected, s.limits.request)
-	neutral := strings.NewReplacer(srv.name, "{name}", s.temp, "{home}", strings.TrimPrefix(srv.base, "http://"), "{address}", o.Dir, "{payload}")
+	neutral := strings.NewReplacer(append(built, srv.name, "{name}", s.temp, "{home}", strings.TrimPrefix(srv.base, "http://"), "{address}", o.Dir, "{payload}")...)
 	for _, path := range what.gets {
 		answer, err := c.text(ctx, path, nil)
 		if err != nil {
@@ -129,28 +129,40 @@ func Ask(ctx context.Context, dir string) (Answers, error) {
 	return answers, nil
 }
 
-// askable says from the manifest what to start.
-func askable(dir string) (Options, error) {
+// askable says from the manifest what to start, and what names the sources that
+// it was built from, with what stands for them.
+func askable(dir string) (o Options, built []string, err error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return Options{}, fmt.Errorf("asking the program in %s: %w", dir, err)
+		return o, nil, fmt.Errorf("asking the program in %s: %w", dir, err)
 	}
 	m, err := manifest.Read(abs)
 	if err != nil {
-		return Options{}, &NotAskableError{Dir: dir, Why: err.Error()}
+		return o, nil, &NotAskableError{Dir: dir, Why: err.Error()}
 	}
 	for _, c := range m.Components {
 		if _, ok := askings[c.Verify]; !ok || c.Program == "" {
 			continue
 		}
-		o := Options{Dir: abs, Kind: c.Verify, Program: c.Program}
+		o = Options{Dir: abs, Kind: c.Verify, Program: c.Program}
 		s := &sessions{options: o, files: m.Files}
 		if why := s.foreign(filepath.Join(abs, filepath.FromSlash(c.Program))); why != "" {
-			return o, &NotAskableError{Dir: dir, Why: why}
+			return o, nil, &NotAskableError{Dir: dir, Why: why}
 		}
-		return o, nil
+		if c.Ref != "" {
+			built = append(built, c.Ref, "{ref}")
+		}
+		for _, digits := range []int{40, 9, 7} { // whole, and as git abbreviates
+			if len(c.Commit) >= digits {
+				built = append(built, c.Commit[:digits], "{commit}")
+			}
+		}
+		if c.Build > 0 {
+			built = append(built, fmt.Sprintf("build %d", c.Build), "build {build}")
+		}
+		return o, built, nil
 	}
-	return Options{}, &NotAskableError{Dir: dir, Why: "its " + manifest.Name + " names no program that can be asked"}
+	return o, nil, &NotAskableError{Dir: dir, Why: "its " + manifest.Name + " names no program that can be asked"}
 }
 
 // text sends body (nil means GET) and gives the answer as it came.

@@ -108,6 +108,10 @@ func (f *fake) main(dir string) {
 		fmt.Fprintln(os.Stderr, "version: 0.5.0-dev (build 11312, commit 0c1e57098)")
 		return
 	}
+	if slices.Contains(os.Args, "--help") {
+		fmt.Fprintln(os.Stdout, "-m,    --model FNAME            model to load")
+		return
+	}
 	module := os.Getenv("GGML_BACKEND_PATH")
 	if slices.Contains(os.Args, "--list-devices") {
 		f.probe(module)
@@ -247,6 +251,7 @@ func (f fake) serve() {
 		if f.Health != 0 {
 			w.WriteHeader(f.Health)
 		}
+		fmt.Fprint(w, `{"status":"ok"}`)
 	})
 	answer("/v1/models", func(w http.ResponseWriter, _ map[string]any) {
 		name := arg("--alias")
@@ -254,6 +259,9 @@ func (f fake) serve() {
 			name = "somebody else's"
 		}
 		reply(w, map[string]any{"data": []any{map[string]any{"id": name}}})
+	})
+	answer("/props", func(w http.ResponseWriter, _ map[string]any) {
+		reply(w, map[string]any{"model_alias": arg("--alias"), "build_info": "b11312-0c1e57098"})
 	})
 	answer("/tokenize", func(w http.ResponseWriter, body map[string]any) {
 		for _, t := range expected.Tokenize {
