@@ -58,6 +58,15 @@ Exit code 0 without errors, 3 with them.`,
 			if !slices.Contains([]string{"auto", "never"}, opts.configure) {
 				return usage("--configure %s: it is auto or never", opts.configure)
 			}
+			out := 0
+			for _, to := range []bool{a.json, opts.markdown == "-", opts.html == "-"} {
+				if to {
+					out++
+				}
+			}
+			if out > 1 {
+				return usage("only one of --json, --markdown - and --html - can go to stdout")
+			}
 			if len(opts.run) != 0 && len(opts.run) != 2 {
 				return usage("--run takes two payloads: OLDDIR,NEWDIR")
 			}
@@ -107,8 +116,7 @@ func runReview(ctx context.Context, a *app, opts reviewOptions) error {
 	if err != nil {
 		return err
 	}
-	a.voice.Say("%s %s..%s: %d errors, %d warnings, %d notes; %d files differ", res.Component, res.Old.Ref, res.New.Ref,
-		res.Count(report.Error), res.Count(report.Warning), res.Count(report.Note), res.Files)
+	a.voice.Say("%s %s..%s: %s", res.Component, res.Old.Ref, res.New.Ref, res.Summary())
 	if res.Count(report.Error) > 0 {
 		return &reported{code: exitFindings}
 	}

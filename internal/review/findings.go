@@ -31,7 +31,7 @@ func severityOf(rule config.Rule, change string) (report.Severity, bool) {
 
 // globs select those of our files that may depend on what a rule finds.
 func (r *reviewer) globs(rule config.Rule) []string {
-	if len(rule.Ours) > 0 {
+	if len(rule.Ours) > 0 || r.in.Component.Watch == nil {
 		return rule.Ours
 	}
 	return r.in.Component.Watch.Ours

@@ -36,8 +36,7 @@ func facts(res Result) []string {
 		how = "Defaults of build options were evaluated by configuring both refs as a sub-project on this machine."
 	}
 	return []string{
-		fmt.Sprintf("%d files differ. %d errors, %d warnings, %d notes, what this repository depends on first.",
-			res.Files, res.Count(report.Error), res.Count(report.Warning), res.Count(report.Note)),
+		fmt.Sprintf("%s. What this repository depends on comes first.", res.Summary()),
 		how,
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"payload/internal/config"
 	"payload/internal/git"
@@ -159,6 +160,24 @@ func (r Result) Count(s report.Severity) int {
 		}
 	}
 	return n
+}
+
+// Summary says in one line how much was found.
+func (r Result) Summary() string {
+	number := func(n int, one string) string {
+		if n == 1 {
+			return "1 " + one
+		}
+		return fmt.Sprintf("%d %ss", n, one)
+	}
+	differ := " differ"
+	if r.Files == 1 {
+		differ = " differs"
+	}
+	return strings.Join([]string{
+		number(r.Count(report.Error), "error"), number(r.Count(report.Warning), "warning"),
+		number(r.Count(report.Note), "note") + "; " + number(r.Files, "file") + differ,
+	}, ", ")
 }
 
 // unique makes keys differ: where several findings have one, a number follows.
