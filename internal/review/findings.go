@@ -535,13 +535,13 @@ func (r *reviewer) phrase(f *report.Finding, d difference, key, was, is string) 
 	f.Title = fmt.Sprintf("%s of %s %s: %s → %s", key, c.what, name, short(was), short(is))
 	switch key {
 	case "default":
-		if d.new.attrs["type"] == "BOOL" && isOn(was) != isOn(is) {
-			f.ID = c.findingID("default-flipped")
-		}
-		if same := d.new.attrs["evaluated"]; same == "same" {
+		if d.new.attrs["evaluated"] == "same" {
 			f.Severity = report.Note
 			f.Detail += "\nEvaluated as a sub-project on this machine, both are " + d.new.attrs["is"] + "."
 			return
+		}
+		if d.new.attrs["type"] == "BOOL" && isBool(was) && isBool(is) && isOn(was) != isOn(is) {
+			f.ID = c.findingID("default-flipped")
 		}
 		if f.Fix == "" {
 			if set := r.setsOption(d.new.name); set != nil {
@@ -642,10 +642,12 @@ func onlyIn(a, b []string) []string {
 	return list
 }
 
+// isBool says whether a default is a plain yes or no, not an expression.
+func isBool(value string) bool {
+	return slices.Contains([]string{"ON", "OFF", "YES", "NO", "TRUE", "FALSE", "1", "0"}, strings.ToUpper(value))
+}
+
+// isOn is how CMake reads such a word.
 func isOn(value string) bool {
-	switch strings.ToUpper(strings.TrimSpace(value)) {
-	case "", "0", "OFF", "NO", "FALSE", "N", "IGNORE", "NOTFOUND":
-		return false
-	}
-	return !strings.HasSuffix(strings.ToUpper(value), "-NOTFOUND")
+	return slices.Contains([]string{"ON", "YES", "TRUE", "1"}, strings.ToUpper(value))
 }
