@@ -3,6 +3,7 @@ package review
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"payload/internal/cmakefile"
@@ -393,6 +394,23 @@ func (f *cmakeFile) links(args []string, line int, condition string) {
 		}
 		f.add(libraries, a, line, map[string]string{"linked": "yes", "condition": condition})
 	}
+}
+
+// countRequired sets required to how often a package is, so that a second call
+// that became REQUIRED is seen beside one that was before.
+func countRequired(items []item) []item {
+	count := map[string]int{}
+	for _, it := range items {
+		if it.attrs["required"] != "" {
+			count[it.identity()]++
+		}
+	}
+	for _, it := range items {
+		if n := count[it.identity()]; n > 0 {
+			it.attrs["required"] = strconv.Itoa(n)
+		}
+	}
+	return items
 }
 
 // withoutTargets takes out the linked libraries that the project makes itself,

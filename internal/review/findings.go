@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"payload/internal/config"
@@ -133,7 +134,7 @@ func (r *reviewer) items(p *plan, side int) []item {
 		}
 	}
 	if p.rule.Find == "cmake" {
-		found = withoutTargets(found)
+		found = countRequired(withoutTargets(found))
 	}
 	return found
 }
@@ -209,7 +210,7 @@ var attributes = map[string]attribute{
 	"kind":       {"kind-changed", false, false},
 	"body":       {"changed", false, false},
 	"help":       {"help-changed", false, false},
-	"env":        {"env-changed", false, false},
+	"env":        {"env-changed", false, true},
 	"handler":    {"handler-changed", false, false},
 	"components": {"components-changed", false, false},
 	"url":        {"url-changed", false, false},
@@ -465,6 +466,9 @@ func describe(it item) string {
 		if value == "" || key == "body" || key == "access" {
 			continue
 		}
+		if key == "required" {
+			value = "yes"
+		}
 		list = append(list, strings.ReplaceAll(key, "_", " ")+": "+clip(value))
 	}
 	return strings.Join(list, "\n")
@@ -498,6 +502,9 @@ func (r *reviewer) changed(d difference, f report.Finding) []report.Finding {
 			continue
 		}
 		one := f
+		if key == "env" { // who uses the flag need not use the variable
+			one.Affects = r.ours.naming(r.globs(d.old.class.rule), "word", strings.Fields(d.old.attrs[key])...)
+		}
 		was, is := d.old.attrs[key], d.new.attrs[key]
 		one.ID = d.old.class.findingID(a.suffix)
 		one.Severity = report.Note
@@ -570,9 +577,15 @@ func (r *reviewer) phrase(f *report.Finding, d difference, key, was, is string) 
 		f.Title = fmt.Sprintf("type of %s %s: %s → %s", c.what, name, short(was), short(is))
 	case "required":
 		f.Title = fmt.Sprintf("%s %s is now required", c.what, name)
-		if is == "" {
+		switch {
+		case is == "":
 			f.ID, f.Severity = c.findingID("not-required"), report.Note
 			f.Title = fmt.Sprintf("%s %s is not required any more", c.what, name)
+		case was != "" && number(is) < number(was):
+			f.ID, f.Severity = c.findingID("not-required"), report.Note
+			f.Title = fmt.Sprintf("%s %s is required in %s places, was %s", c.what, name, is, was)
+		case was != "":
+			f.Title = fmt.Sprintf("%s %s is required in %s places, was %s", c.what, name, is, was)
 		}
 		f.Detail = describe(*d.new)
 	case "version":
@@ -593,6 +606,12 @@ func (r *reviewer) phrase(f *report.Finding, d difference, key, was, is string) 
 	case "env":
 		f.Title = fmt.Sprintf("%s %s: environment variable %s → %s", c.what, name, short(was), short(is))
 	}
+}
+
+// number reads what countRequired wrote.
+func number(text string) int {
+	n, _ := strconv.Atoi(text) // 0 for none
+	return n
 }
 
 func short(text string) string {

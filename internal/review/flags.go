@@ -53,6 +53,7 @@ func (e *extractor) flags(s source) []item {
 			it.also = &report.Place{Ref: s.ref, Path: at.Path, Line: at.Line}
 		}
 		e.chained(s, s.Match[c.open]+1, it.attrs)
+		it.uses = append(it.uses, strings.Fields(it.attrs["env"])...) // going with the flag
 		if e.filter.ok(it.name) && allowed(e.plan.rule.Only, it.attrs) {
 			found = append(found, it)
 		}
