@@ -137,9 +137,16 @@ func (f *File) ScopeOf(i int) string {
 	return ""
 }
 
+// maxNested is how deep types lie in each other at most; deeper ones are no
+// source that a person wrote.
+const maxNested = 50
+
 // container reads the declarations between two tokens; of is the type that
 // they belong to.
 func (f *File) container(i, end int, of string) {
+	if strings.Count(of, "::") > maxNested {
+		return
+	}
 	for i < end {
 		next := f.declaration(i, end, of)
 		if next <= i {

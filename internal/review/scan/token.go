@@ -60,6 +60,7 @@ type lexer struct {
 	tokens []Token
 	open   []byte // brackets that are open
 	ifs    []branch
+	left   int // how many of them are skipped
 
 	comments [][2]int // offsets
 }
@@ -98,13 +99,17 @@ func WithoutComments(path, text string) string {
 }
 
 // skipping says whether the text lies in a branch that is left out.
-func (l *lexer) skipping() bool {
-	for _, b := range l.ifs {
-		if b.skipped {
-			return true
-		}
+func (l *lexer) skipping() bool { return l.left > 0 }
+
+// skip sets whether the innermost branch is left out.
+func (l *lexer) skip(out bool) {
+	b := &l.ifs[len(l.ifs)-1]
+	if out && !b.skipped {
+		l.left++
+	} else if !out && b.skipped {
+		l.left--
 	}
-	return false
+	b.skipped = out
 }
 
 func (l *lexer) advance(n int) {
@@ -248,14 +253,16 @@ func (l *lexer) directive(text string, line, col int) {
 	word, arg, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(text, "#")), " ")
 	switch word {
 	case "if", "ifdef", "ifndef":
-		l.ifs = append(l.ifs, branch{depth: len(l.open), skipped: word == "if" && strings.TrimSpace(arg) == "0"})
+		l.ifs = append(l.ifs, branch{depth: len(l.open)})
+		l.skip(word == "if" && strings.TrimSpace(arg) == "0")
 	case "else", "elif":
 		if len(l.ifs) > 0 {
-			b := &l.ifs[len(l.ifs)-1]
-			b.skipped = !b.skipped && len(l.open) != b.depth
+			b := l.ifs[len(l.ifs)-1]
+			l.skip(!b.skipped && len(l.open) != b.depth)
 		}
 	case "endif":
 		if len(l.ifs) > 0 {
+			l.skip(false)
 			l.ifs = l.ifs[:len(l.ifs)-1]
 		}
 	default:
