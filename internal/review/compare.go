@@ -51,11 +51,7 @@ func compare(was, is []item) []difference {
 		if attrs := changedAttrs(was[i], is[n]); len(attrs) > 0 {
 			list = append(list, difference{"changed", &was[i], &is[n], attrs})
 		}
-		if lost := lostNames(was[i], is[n]); len(lost) > 0 {
-			partial := was[i]
-			partial.name, partial.alt = lost[0], lost[1:]
-			list = append(list, difference{"removed", &partial, &is[n], nil})
-		}
+		list = append(list, spellings(was[i], is[n])...)
 	}
 	var came []int
 	for i := range is {
@@ -99,18 +95,32 @@ func changedAttrs(a, b item) []string {
 	})
 }
 
-// lostNames are spellings of an item that it does not have any more.
-func lostNames(a, b item) []string {
-	if len(a.alt) == 0 {
+// spellings tells of names of an item that it does not have any more. One that
+// is lost beside one that came is its new name.
+func spellings(a, b item) []difference {
+	lost, came := unlike(a, b), unlike(b, a)
+	if len(a.alt) == 0 || len(lost) == 0 {
 		return nil
 	}
-	var lost []string
+	old := a
+	old.name, old.alt, old.uses = lost[0], lost[1:], longer(lost)
+	if len(lost) == 1 && len(came) == 1 && isLong(lost[0]) == isLong(came[0]) {
+		now := b
+		now.name, now.alt = came[0], nil
+		return []difference{{"renamed", &old, &now, nil}}
+	}
+	return []difference{{"removed", &old, &b, nil}}
+}
+
+// unlike are the names of a that b lacks.
+func unlike(a, b item) []string {
+	var list []string
 	for _, name := range append([]string{a.name}, a.alt...) {
 		if name != b.name && !slices.Contains(b.alt, name) {
-			lost = append(lost, name)
+			list = append(list, name)
 		}
 	}
-	return lost
+	return list
 }
 
 // moved takes out pairs that have the same name in another scope, where one of

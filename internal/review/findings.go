@@ -374,7 +374,11 @@ func (r *reviewer) findings1(d difference) []report.Finding {
 		}
 	case "renamed":
 		f.Severity = report.Warning
-		f.Title = fmt.Sprintf("%s %s is now %s", it.class.what, name, d.new.shown())
+		now := d.new.shown()
+		if d.new.scope == d.old.scope {
+			now = strings.TrimSuffix(now, " of "+d.new.scope)
+		}
+		f.Title = fmt.Sprintf("%s %s is now %s", it.class.what, name, now)
 		f.Detail = changes(d)
 		f.Fix = fix(f.Fix, f.Affects, "write %s in its place in %s", d.new.name)
 	}

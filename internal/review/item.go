@@ -66,6 +66,7 @@ func (i item) shown() string {
 	if i.class.rule.Find == "files" {
 		name = i.name
 	}
+	name = strings.ReplaceAll(name, "\n", "\\n")
 	if i.scope != "" && !strings.Contains(name, i.scope) {
 		name += " of " + i.scope
 	}
