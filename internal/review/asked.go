@@ -255,7 +255,7 @@ var (
 
 // logForms gives the lines that both starts printed, and those that any did,
 // with numbers and times taken out; the values are lines as they were.
-func logForms(a *Answers) (both, any map[string]string) {
+func logForms(a *Answers) (both, ever map[string]string) {
 	forms := [2]map[string]string{{}, {}}
 	for i := range a {
 		for _, line := range a[i].Log {
@@ -265,14 +265,14 @@ func logForms(a *Answers) (both, any map[string]string) {
 			}
 		}
 	}
-	both, any = map[string]string{}, forms[1]
+	both, ever = map[string]string{}, forms[1]
 	for form, line := range forms[0] {
 		if _, ok := forms[1][form]; ok {
 			both[form] = line
 		}
-		any[form] = line
+		ever[form] = line
 	}
-	return both, any
+	return both, ever
 }
 
 // maxLogLines is how many lines a finding shows.

@@ -36,12 +36,12 @@ func Markdown(w io.Writer, res Result) error {
 		}
 		fmt.Fprintf(&b, "\n### %s\n\n", category)
 		for _, f := range loud {
-			left += append1(&b, entry(f))
+			left += addEntry(&b, entry(f))
 		}
 		if len(quiet) > 0 {
 			fmt.Fprintf(&b, "\n<details><summary>%d notes</summary>\n\n", len(quiet))
 			for _, f := range quiet {
-				left += append1(&b, entry(f))
+				left += addEntry(&b, entry(f))
 			}
 			b.WriteString("\n</details>\n")
 		}
@@ -55,8 +55,8 @@ func Markdown(w io.Writer, res Result) error {
 	return nil
 }
 
-// append1 adds an entry where there is room, else counts it.
-func append1(b *strings.Builder, text string) int {
+// addEntry adds an entry where there is room, else counts it.
+func addEntry(b *strings.Builder, text string) int {
 	if b.Len()+len(text) > maxComment {
 		return 1
 	}
