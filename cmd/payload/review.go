@@ -16,6 +16,7 @@ import (
 	"payload/internal/report"
 	"payload/internal/review"
 	"payload/internal/review/page"
+	"payload/internal/source"
 	"payload/internal/workspace"
 )
 
@@ -24,6 +25,7 @@ type reviewOptions struct {
 	component string
 	old, new  string
 	configure string
+	commits   bool
 	run       []string
 	markdown  string
 	html      string
@@ -75,6 +77,7 @@ Exit code 0 without errors, 3 with them.`,
 	}
 	opts.addKinds(cmd)
 	cmd.Flags().StringVar(&opts.configure, "configure", "auto", "evaluate the defaults of build options by configuring both refs: `auto` or never")
+	cmd.Flags().BoolVar(&opts.commits, "commits", false, "name the upstream commit of each finding, fetching upstream's history if it is not here yet")
 	cmd.Flags().StringSliceVar(&opts.run, "run", nil, "start and ask two staged payloads: `OLDDIR,NEWDIR`")
 	cmd.Flags().StringVar(&opts.markdown, "markdown", "", "write a pull-request comment to `FILE` (- for stdout)")
 	cmd.Flags().StringVar(&opts.html, "html", "", "write a page that needs nothing else to `FILE` (- for stdout)")
@@ -164,6 +167,9 @@ func reviewOf(ctx context.Context, a *app, opts reviewOptions) (review.Result, *
 	if in.Patches, err = review.Patches(ctx, w, p, opts.new); err != nil {
 		return res, w, err
 	}
+	if in.History, err = history(ctx, a, w, p, in, opts.commits); err != nil {
+		return res, w, err
+	}
 	if opts.configure == "auto" && in.Component.Watch != nil && in.Old.Tree != in.New.Tree {
 		if in.Configured, err = configured(ctx, a, w, p, in); err != nil {
 			return res, w, err
@@ -178,6 +184,26 @@ func reviewOf(ctx context.Context, a *app, opts reviewOptions) (review.Result, *
 	}
 	res, err = review.Run(ctx, in)
 	return res, w, err
+}
+
+// history is upstream's where it was fetched before, or may be fetched now. That
+// it can't be had is told and stops nothing.
+func history(ctx context.Context, a *app, w *workspace.Workspace, p workspace.Pinned, in review.Input, fetch bool) (*source.History, error) {
+	if kept, ok := w.KeptHistory(ctx, p, in.Old.Commit, in.New.Commit); ok {
+		return &kept, nil
+	}
+	if !fetch {
+		return nil, nil
+	}
+	h, err := w.History(ctx, p, in.Old.Commit, in.New.Commit)
+	if errors.Is(err, source.ErrNoHistory) {
+		a.voice.Say("note: commits are not named: %v", err)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &h, nil
 }
 
 // configured evaluates the options of both refs. Where that can't be done here,

@@ -58,7 +58,7 @@ func (f *cmakeFile) add(id, name string, line int, attrs map[string]string) *ite
 	}
 	noun := cmakeNouns[id]
 	c := class{id: id, what: noun[0], plural: noun[1], category: f.e.class.category, rule: f.e.plan.rule}
-	it := item{class: c, name: name, attrs: attrs, at: source{path: f.path, ref: f.ref}.place(line)}
+	it := item{class: c, name: name, attrs: attrs, at: unit{path: f.path, ref: f.ref}.place(line)}
 	f.list = append(f.list, it)
 	return &f.list[len(f.list)-1]
 }

@@ -9,14 +9,14 @@ import (
 	"payload/internal/review/scan"
 )
 
-// source is one file that an extractor reads.
-type source struct {
+// unit is one file that an extractor reads.
+type unit struct {
 	*scan.File
 	path string // as it lies at this side
 	ref  string
 }
 
-func (s source) place(line int) report.Place {
+func (s unit) place(line int) report.Place {
 	return report.Place{Ref: s.ref, Path: s.path, Line: line}
 }
 
@@ -33,7 +33,7 @@ type extractor struct {
 
 // extractors by the kind that a rule names. cmake, logs, files and text are
 // not made of tokens and have their own.
-var extractors = map[string]func(*extractor, source) []item{
+var extractors = map[string]func(*extractor, unit) []item{
 	"flags": (*extractor).flags, "routes": (*extractor).routes, "arguments": (*extractor).arguments,
 	"compared": (*extractor).compared, "literals": (*extractor).literals, "keys": (*extractor).keys,
 	"enums": (*extractor).enums, "fields": (*extractor).fields, "functions": (*extractor).functions,
@@ -51,7 +51,7 @@ type call struct {
 }
 
 // calls lists the calls of the functions that the rule names.
-func (e *extractor) calls(s source) []call {
+func (e *extractor) calls(s unit) []call {
 	var list []call
 	for i := range s.Tokens {
 		callee, open, ok := s.Callee(i)
@@ -67,7 +67,7 @@ func (e *extractor) calls(s source) []call {
 
 // routes are calls such as server.get("/path", handler): the method is the
 // last name of what is called.
-func (e *extractor) routes(s source) []item {
+func (e *extractor) routes(s unit) []item {
 	var found []item
 	for _, c := range e.calls(s) {
 		args := c.args
@@ -97,7 +97,7 @@ func (e *extractor) routes(s source) []item {
 
 // handler is the last name in an argument, without what wraps it; a lambda has
 // none.
-func handler(s source, a scan.Span) string {
+func handler(s unit, a scan.Span) string {
 	name := ""
 	for k := a.Start; k < a.End; k++ {
 		if s.Tokens[k].Is("[") {
@@ -111,7 +111,7 @@ func handler(s source, a scan.Span) string {
 }
 
 // arguments are strings given to calls of the named functions.
-func (e *extractor) arguments(s source) []item {
+func (e *extractor) arguments(s unit) []item {
 	var found []item
 	for _, c := range e.calls(s) {
 		for n, a := range c.args {
@@ -129,7 +129,7 @@ func (e *extractor) arguments(s source) []item {
 }
 
 // compared are strings that one of the named variables is compared with.
-func (e *extractor) compared(s source) []item {
+func (e *extractor) compared(s unit) []item {
 	var found []item
 	for i, t := range s.Tokens {
 		if t.Kind != scan.String || i < 2 || !s.Tokens[i-1].Is("==") && !s.Tokens[i-1].Is("!=") {
@@ -144,7 +144,7 @@ func (e *extractor) compared(s source) []item {
 }
 
 // literals are strings of the given form, anywhere or in the named functions.
-func (e *extractor) literals(s source) []item {
+func (e *extractor) literals(s unit) []item {
 	var found []item
 	for i := 0; i < len(s.Tokens); i++ {
 		text, next, ok := s.StringAt(i, len(s.Tokens))
@@ -166,7 +166,7 @@ func (e *extractor) literals(s source) []item {
 }
 
 // decls are declarations of a kind, of types that the rule names.
-func (e *extractor) decls(s source, kind scan.DeclKind, fill func(scan.Decl, *item) bool) []item {
+func (e *extractor) decls(s unit, kind scan.DeclKind, fill func(scan.Decl, *item) bool) []item {
 	var found []item
 	for _, d := range s.Decls {
 		if d.Kind != kind {
@@ -191,7 +191,7 @@ func (e *extractor) decls(s source, kind scan.DeclKind, fill func(scan.Decl, *it
 	return found
 }
 
-func (e *extractor) enums(s source) []item {
+func (e *extractor) enums(s unit) []item {
 	return e.decls(s, scan.Enumerator, func(d scan.Decl, it *item) bool {
 		if d.Value != "" {
 			it.attrs["value"] = d.Value
@@ -200,7 +200,7 @@ func (e *extractor) enums(s source) []item {
 	})
 }
 
-func (e *extractor) fields(s source) []item {
+func (e *extractor) fields(s unit) []item {
 	return e.decls(s, scan.Field, func(d scan.Decl, it *item) bool {
 		it.attrs["type"] = d.Type
 		it.attrs["default"] = d.Value
@@ -208,7 +208,7 @@ func (e *extractor) fields(s source) []item {
 	})
 }
 
-func (e *extractor) functions(s source) []item {
+func (e *extractor) functions(s unit) []item {
 	return e.decls(s, scan.Func, func(d scan.Decl, it *item) bool {
 		it.scope = ""
 		it.attrs["signature"] = d.Type
@@ -220,7 +220,7 @@ func (e *extractor) functions(s source) []item {
 }
 
 // bodies are the named functions themselves, by what they do.
-func (e *extractor) bodies(s source) []item {
+func (e *extractor) bodies(s unit) []item {
 	var found []item
 	for _, scope := range s.Scopes {
 		if from, ok := e.of.match(scope.Name); ok {
@@ -260,7 +260,7 @@ func statements(f *scan.File, start, end int) []string {
 // tables are initialisers of the named variables: a row is a string, or braces
 // with one. The row's first string is the name; what else is in it tells two
 // rows of one name apart.
-func (e *extractor) tables(s source) []item {
+func (e *extractor) tables(s unit) []item {
 	var found []item
 	for i, t := range s.Tokens {
 		if t.Kind != scan.Ident {
@@ -290,7 +290,7 @@ func (e *extractor) tables(s source) []item {
 	return found
 }
 
-func (e *extractor) row(s source, row scan.Span) (item, bool) {
+func (e *extractor) row(s unit, row scan.Span) (item, bool) {
 	for row.Start < row.End && s.Tokens[row.Start].Kind == scan.Directive {
 		row.Start++
 	}
@@ -327,7 +327,7 @@ func (e *extractor) row(s source, row scan.Span) (item, bool) {
 var define = regexp.MustCompile(`^#\s*define\s+([A-Za-z_]\w*)\s+(\S.*)$`)
 
 // macros are definitions with a value and without parameters.
-func (e *extractor) macros(s source) []item {
+func (e *extractor) macros(s unit) []item {
 	var found []item
 	for _, t := range s.Tokens {
 		if t.Kind != scan.Directive {
@@ -346,7 +346,7 @@ func (e *extractor) macros(s source) []item {
 
 // exits are the ways in which the named functions end with a number: the code
 // and the last text before it.
-func (e *extractor) exits(s source) []item {
+func (e *extractor) exits(s unit) []item {
 	var found []item
 	for i, t := range s.Tokens {
 		leaves := t.Is("return") || (t.Is("exit") || t.Is("_exit") || t.Is("_Exit") || t.Is("abort")) && i+1 < len(s.Tokens) && s.Tokens[i+1].Is("(")
@@ -382,7 +382,7 @@ func (e *extractor) exits(s source) []item {
 }
 
 // constants are names that classes of a Python file set to a literal.
-func (e *extractor) constants(s source) []item {
+func (e *extractor) constants(s unit) []item {
 	if s.Lang != scan.Python {
 		return nil
 	}
@@ -478,7 +478,7 @@ func (e *extractor) text(path, ref, text string) []item {
 }
 
 // keys are those of JSON objects that a function writes or reads.
-func (e *extractor) keys(s source) []item {
+func (e *extractor) keys(s unit) []item {
 	var found []item
 	add := func(i int, key, access string) {
 		scope := s.ScopeOf(i)

@@ -129,7 +129,7 @@ func (r *reviewer) items(p *plan, side int) []item {
 			}
 			found = append(found, e.text(path, ref, text)...)
 		default:
-			found = append(found, extractors[p.rule.Find](e, source{r.trees.parse(side, path), path, ref})...)
+			found = append(found, extractors[p.rule.Find](e, unit{r.trees.parse(side, path), path, ref})...)
 		}
 	}
 	if p.rule.Find == "cmake" {

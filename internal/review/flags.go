@@ -14,7 +14,7 @@ var flagForm = regexp.MustCompile(`^--?[A-Za-z]`)
 // flags are calls that describe a command-line argument: braces with its
 // spellings, then for what it takes and for help a string each, then what it
 // does. Methods chained to the call give further attributes.
-func (e *extractor) flags(s source) []item {
+func (e *extractor) flags(s unit) []item {
 	var found []item
 	for _, c := range e.calls(s) {
 		it := item{class: e.class, from: c.from, attrs: map[string]string{}, at: s.place(s.Tokens[c.at].Line)}
@@ -100,7 +100,7 @@ func formatted(f *scan.File, a scan.Span) (text string, args []string) {
 }
 
 // chained reads .method(arguments) after a call.
-func (e *extractor) chained(s source, i int, attrs map[string]string) {
+func (e *extractor) chained(s unit, i int, attrs map[string]string) {
 	byMethod := map[string]string{}
 	for attr, method := range e.plan.rule.Chain {
 		byMethod[method] = attr

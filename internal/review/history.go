@@ -4,11 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
-	"payload/internal/git"
 	"payload/internal/report"
 	"payload/internal/run"
 )
@@ -31,14 +29,11 @@ func (r *reviewer) command(f report.Finding) string {
 }
 
 // addCommits names for each finding the upstream commit that made the change,
-// where the repository holds the history between both refs: the last one that
-// adds or removes a line with the finding's name in its file.
+// where the history between both refs is there: the last one that adds or
+// removes a line with the finding's name in its file.
 func addCommits(ctx context.Context, in Input, found []report.Finding) error {
-	if in.Old.Commit == "" || in.New.Commit == "" || len(found) == 0 {
+	if in.History == nil || in.Old.Commit == "" || in.New.Commit == "" || len(found) == 0 {
 		return nil
-	}
-	if _, err := in.Repo.Text(ctx, "merge-base", "--is-ancestor", in.Old.Commit, in.New.Commit); err != nil {
-		return ctx.Err() // a snapshot, or a commit without its history
 	}
 	var paths []string
 	for _, f := range found {
@@ -48,10 +43,12 @@ func addCommits(ctx context.Context, in Input, found []report.Finding) error {
 			}
 		}
 	}
-	args := append([]string{"log", "--format=%x00%H", "-p", "-U0", "--no-renames", "--no-color", in.Old.Commit + ".." + in.New.Commit, "--"}, paths...)
-	out, err := in.Repo.Do(ctx, git.Call{Args: args})
+	if len(paths) == 0 {
+		return nil
+	}
+	out, err := in.History.Changes(ctx, in.Old.Commit, in.New.Commit, paths)
 	if err != nil {
-		return fmt.Errorf("reading upstream's history: %w", err)
+		return ctx.Err() // files may have to be fetched, and a review is whole without
 	}
 	commit, path := "", ""
 	touched := map[string][]string{} // path -> commits

@@ -20,6 +20,7 @@ import (
 	"payload/internal/config"
 	"payload/internal/git"
 	"payload/internal/report"
+	"payload/internal/source"
 )
 
 // Schema is the first key of the verb's JSON.
@@ -41,6 +42,7 @@ type Input struct {
 	// Configured gives what a real configure of each side answered; nil where
 	// nobody configured. Patches are findings about carried patches.
 	Configured *ConfiguredPair
+	History    *source.History // upstream's, nil where it is not here
 	Patches    []report.Finding
 	Carried    []Carried
 	Asked      [2]*Answers // of both programs, where they were started

@@ -15,6 +15,7 @@ import (
 	"payload/internal/config"
 	"payload/internal/git"
 	"payload/internal/report"
+	"payload/internal/source"
 	"payload/internal/testkit"
 )
 
@@ -65,8 +66,10 @@ func (f fixture) input() Input {
 	side := func(ref, commit string) Side {
 		return Side{Ref: ref, Commit: commit, Tree: f.up.Run("rev-parse", commit+"^{tree}")}
 	}
+	repo := git.Repo{Dir: filepath.Join(f.up.Dir, ".git")}
+	history := source.HistoryIn(repo)
 	return Input{
-		Repo: git.Repo{Dir: filepath.Join(f.up.Dir, ".git")}, File: f.file, Component: f.file.Components[0],
+		Repo: repo, History: &history, File: f.file, Component: f.file.Components[0],
 		Old: side("b1", f.old), New: side("b2", f.new),
 	}
 }

@@ -85,6 +85,34 @@ func (s *Store) History(ctx context.Context, req Request, commits ...string) (Hi
 	return h, nil
 }
 
+// KeptHistory is upstream's history where it was fetched before, up to the
+// commits; ok is false where it was not. Nobody is asked.
+func (s *Store) KeptHistory(ctx context.Context, req Request, commits ...string) (h History, ok bool) {
+	dir := filepath.Join(s.dir, "history", digest(req.File.Location(req.Component)))
+	if _, err := os.Stat(filepath.Join(dir, "info", "attributes")); err != nil || slices.Contains(commits, "") {
+		return h, false
+	}
+	h = History{repo: git.Repo{Dir: dir}}
+	return h, h.has(ctx, commits)
+}
+
+// Changes is git's log of what the commits between two others did to files,
+// newest first: a NUL and the commit's id on a line, then its diff without
+// context.
+func (h History) Changes(ctx context.Context, from, to string, paths []string) ([]byte, error) {
+	asking, cancel := context.WithTimeoutCause(ctx, historyLimit, fmt.Errorf("no answer within %s", historyLimit))
+	defer cancel()
+	args := append([]string{"log", "--format=%x00%H", "-p", "-U0", "--no-renames", "--no-color", from + ".." + to, "--"}, paths...)
+	out, err := h.repo.Do(asking, git.Call{Args: args})
+	if err != nil {
+		return nil, fmt.Errorf("reading upstream's history: %w", err)
+	}
+	return out, nil
+}
+
+// HistoryIn is the history that a complete repository holds.
+func HistoryIn(repo git.Repo) History { return History{repo: repo} }
+
 func (h History) has(ctx context.Context, commits []string) bool {
 	for _, commit := range commits {
 		if _, err := h.repo.Text(ctx, "-c", "remote.origin.promisor=false", "cat-file", "-e", commit+"^{commit}"); err != nil {

@@ -270,6 +270,11 @@ func (w *Workspace) History(ctx context.Context, p Pinned, commits ...string) (s
 	return w.store.History(ctx, w.request(p), commits...)
 }
 
+// KeptHistory is History where it was fetched before.
+func (w *Workspace) KeptHistory(ctx context.Context, p Pinned, commits ...string) (source.History, bool) {
+	return w.store.KeptHistory(ctx, w.request(p), commits...)
+}
+
 // CheckSeries judges p's series against ref. Away from the pin, the right place
 // for a hunk is where the merge from the pinned tree lands.
 func (w *Workspace) CheckSeries(ctx context.Context, p Pinned, ref string) (patch.Report, error) {
