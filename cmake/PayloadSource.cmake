@@ -12,6 +12,11 @@
 #       cache once read, so that no later configure meets a stale one. Without them the tool is asked:
 #       PAYLOAD_EXE (variable or environment), else payload on PATH, else `go run ./cmd/payload`.
 #
+#   payload_prebuilt(<component> <preset>)
+#       Finds the files that upstream compiled of the component's pinned ref, for a preset, as payload.yaml
+#       names them, and sets <NAME>_PREBUILT_DIR in the caller's scope: a link beside that of the source.
+#       They come from -D<NAME>_PREBUILT_SOURCE_DIR=..., or the tool is asked, in the same way.
+#
 #   payload_add_subdirectory(<component> [EXCLUDE_FROM_ALL] [OUTPUTS <dir>...])
 #       add_subdirectory of that tree into ${CMAKE_BINARY_DIR}/<component>. When the tree is another
 #       one than at the last configure, that folder and OUTPUTS are removed first, and every cache
@@ -62,16 +67,19 @@ function(_payload_command root out)
   set(${out} ${exe} PARENT_SCOPE)
 endfunction()
 
-# Asks the tool and sets path, ref, commit, build, patched and depends in the caller's scope.
+# Asks the tool and sets path, ref, commit, build, patched and depends in the caller's scope. ARGN are
+# further arguments.
 function(_payload_ask component)
   _payload_root(root)
   _payload_command("${root}" command)
   list(JOIN command " " shown)
-  string(APPEND shown " source ${component} --json")
+  foreach(word source ${component} --json ${ARGN})
+    string(APPEND shown " ${word}")
+  endforeach()
   # stderr goes through as it comes: fetching a tree takes a while and the tool tells about it.
   # The build folder is noted in the store, which then keeps the tree for as long as the link is there.
   execute_process(
-    COMMAND "${CMAKE_COMMAND}" -E env "PAYLOAD_BUILD_DIR=${CMAKE_BINARY_DIR}" ${command} source "${component}" --json
+    COMMAND "${CMAKE_COMMAND}" -E env "PAYLOAD_BUILD_DIR=${CMAKE_BINARY_DIR}" ${command} source "${component}" --json ${ARGN}
     WORKING_DIRECTORY "${root}"
     OUTPUT_VARIABLE json
     ERROR_VARIABLE errors ECHO_ERROR_VARIABLE
@@ -139,9 +147,12 @@ function(_payload_depend files)
   endforeach()
 endfunction()
 
-function(payload_source component)
-  _payload_prefix("${component}" name)
-  set(link "${CMAKE_BINARY_DIR}/src/${component}")
+# Finds the tree of a component or, with further arguments for the tool, of something else that the
+# tool keeps for it, as <NAME>_SOURCE_DIR with NAME made from what; sets path, ref, commit, build,
+# patched, depends and link in the caller's scope.
+function(_payload_find what component)
+  _payload_prefix("${what}" name)
+  set(link "${CMAKE_BINARY_DIR}/src/${what}")
 
   set(path "$CACHE{${name}_SOURCE_DIR}")
   if(path)
@@ -151,7 +162,7 @@ function(payload_source component)
     set(patched "$CACHE{${name}_TREE}")
     set(depends "$CACHE{${name}_DEPENDS}")
   else()
-    _payload_ask("${component}")
+    _payload_ask("${component}" ${ARGN})
   endif()
   foreach(key SOURCE_DIR REF COMMIT BUILD_NUMBER TREE DEPENDS)
     unset(${name}_${key} CACHE)
@@ -161,7 +172,7 @@ function(payload_source component)
   endif()
 
   if(NOT IS_DIRECTORY "${path}")
-    message(FATAL_ERROR "using ${path} as the source of ${component}: no such folder")
+    message(FATAL_ERROR "using ${path} as the source of ${what}: no such folder")
   endif()
   # `payload build` makes the same link and passes it.
   string(REGEX REPLACE "/+$" "" path "${path}")
@@ -172,8 +183,17 @@ function(payload_source component)
 
   _payload_root(root)
   _payload_depend("${root}/payload.yaml;${depends}")
+  foreach(result ref commit build patched link)
+    set(${result} "${${result}}" PARENT_SCOPE)
+  endforeach()
+endfunction()
+
+function(payload_source component)
+  _payload_prefix("${component}" name)
+  _payload_find("${component}" "${component}")
 
   # The last option that fits wins, and each folder lies in the one before.
+  _payload_root(root)
   if(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
     foreach(map "${root}=." "${CMAKE_BINARY_DIR}=build" "${link}=${component}")
       add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX,OBJC,OBJCXX>:-ffile-prefix-map=${map}>")
@@ -187,6 +207,13 @@ function(payload_source component)
   set(${name}_REF "${ref}" PARENT_SCOPE)
   set(${name}_COMMIT "${commit}" PARENT_SCOPE)
   set(${name}_BUILD_NUMBER "${build}" PARENT_SCOPE)
+endfunction()
+
+function(payload_prebuilt component preset)
+  _payload_prefix("${component}" name)
+  _payload_find("${component}.prebuilt" "${component}" --prebuilt "${preset}")
+  message(STATUS "Prebuilt ${component}: ${ref}")
+  set(${name}_PREBUILT_DIR "${link}" PARENT_SCOPE)
 endfunction()
 
 # True when the tree is another one than at the last configure. The note about the last one lies

@@ -26,6 +26,8 @@ type buildOptions struct {
 	explain       bool
 	all           bool // of the options, with explain
 	noRun         bool
+	provider      string
+	cross         bool
 }
 
 func newBuildCmd(a *app, do func(context.Context, *app, buildOptions) error) *cobra.Command {
@@ -47,6 +49,9 @@ compile, stage to dist/PRESET/lib/payload, verify with real requests.`,
 			if opts.all && !opts.explain {
 				return &usageError{err: errors.New("--all goes with --explain"), command: cmd.CommandPath()}
 			}
+			if p := opts.provider; p != "" && p != build.FromSource && p != build.Prebuilt {
+				return &usageError{err: fmt.Errorf("--provider %s: it is %s or %s", p, build.FromSource, build.Prebuilt), command: cmd.CommandPath()}
+			}
 			return do(cmd.Context(), a, opts)
 		},
 	}
@@ -58,6 +63,8 @@ compile, stage to dist/PRESET/lib/payload, verify with real requests.`,
 	f.StringSliceVar(&opts.targets, "target", nil, "compile these `TARGETS` alone; nothing is staged")
 	f.BoolVar(&opts.configureOnly, "configure-only", false, "stop after configuring")
 	f.BoolVar(&opts.noRun, "no-run", false, "verify the files alone, on a machine that can't run the payload; payload.json says so")
+	f.StringVar(&opts.provider, "provider", "", "source or prebuilt: compile a component that comes compiled too, or not (default: the preset's `CHOICE`)")
+	f.BoolVar(&opts.cross, "cross", false, "build a preset of another system here, with the toolchain that it names")
 	f.BoolVarP(&opts.dryRun, "dry-run", "n", false, "print the commands and build nothing; sources are still made ready")
 	f.BoolVar(&opts.explain, "explain", false, "show preset, upstream's defaults and cache side by side; compile nothing")
 	f.BoolVar(&opts.all, "all", false, "with --explain: every cache entry, not only what is chosen or differs")
@@ -95,7 +102,7 @@ func runBuild(ctx context.Context, a *app, opts buildOptions) error {
 	for _, preset := range opts.presets {
 		res, err := build.Run(ctx, w, a.voice, build.Options{
 			Preset: preset, Jobs: opts.jobs, Launcher: launcher, Targets: opts.targets,
-			ConfigureOnly: opts.configureOnly, DryRun: opts.dryRun, NoRun: opts.noRun,
+			ConfigureOnly: opts.configureOnly, DryRun: opts.dryRun, NoRun: opts.noRun, Provider: opts.provider, Cross: opts.cross,
 		})
 		if err != nil {
 			return err
@@ -126,6 +133,9 @@ func summary(r build.Result) string {
 		}
 		if s.Unpatched {
 			ref += " WITHOUT its patches"
+		}
+		if s.Prebuilt != "" {
+			ref += " (" + s.Prebuilt + ")"
 		}
 		refs = append(refs, ref)
 	}

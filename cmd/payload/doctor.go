@@ -58,11 +58,15 @@ type presetState struct {
 	Preset      string           `json:"preset"`
 	Description string           `json:"description"`
 	OK          bool             `json:"ok"`
+	Cross       bool             `json:"cross,omitempty"` // it is for another system, and has a toolchain for this one
 	Missing     []doctor.Finding `json:"missing,omitempty"`
 }
 
 // words are what the preset lacks.
 func (p presetState) words() string {
+	if p.OK && p.Cross {
+		return "builds with --cross"
+	}
 	if p.OK {
 		return "builds"
 	}
@@ -148,13 +152,14 @@ func statesOf(ctx context.Context, file *config.File) ([]presetState, error) {
 	}
 	var states []presetState
 	for _, p := range presets {
-		findings, err := doctor.Look(ctx, build.Needs(p))
+		cross := build.CanCross(p)
+		findings, err := doctor.Look(ctx, build.Needs(p, cross))
 		if err != nil {
 			return nil, err
 		}
 		missing := doctor.Missing(findings)
 		states = append(states, presetState{
-			Preset: p.Name, Description: cmp.Or(p.DisplayName, p.Name), OK: len(missing) == 0, Missing: missing,
+			Preset: p.Name, Description: cmp.Or(p.DisplayName, p.Name), OK: len(missing) == 0, Cross: cross, Missing: missing,
 		})
 	}
 	return states, nil
@@ -182,7 +187,15 @@ func needsOf(file *config.File, only string) (names []string, needs []doctor.Nee
 			return nil, nil, err
 		}
 		projects[project] = true
-		names, needs = []string{only}, build.Needs(preset)
+		cross := build.CanCross(preset)
+		names, needs = []string{only}, build.Needs(preset, cross)
+		if cross {
+			toolchain, err := file.ToolchainFor(preset.Vendor.Cross.Toolchain)
+			if err != nil {
+				return nil, nil, err
+			}
+			needs = append(needs, fetcher(toolchain.Name, toolchain.Mirror(), false)...)
+		}
 	} else {
 		presets, err := presetsOf(file)
 		if err != nil {
@@ -190,7 +203,7 @@ func needsOf(file *config.File, only string) (names []string, needs []doctor.Nee
 		}
 		for _, p := range presets {
 			names = append(names, p.Name)
-			if of := build.Needs(p); !slices.ContainsFunc(of, func(n doctor.Need) bool { return n.Fails != "" }) {
+			if of := build.Needs(p, build.CanCross(p)); !slices.ContainsFunc(of, func(n doctor.Need) bool { return n.Fails != "" }) {
 				needs = append(needs, of...)
 			}
 		}
@@ -204,12 +217,22 @@ func needsOf(file *config.File, only string) (names []string, needs []doctor.Nee
 			return nil, nil, err
 		}
 		for _, m := range c.MirrorsOf(ref) {
-			if tool, ok := mirrorTools[m.Kind()]; ok {
-				needs = append(needs, doctor.Need{Name: tool, For: c.Name + "'s mirror " + m.ID(), Optional: only == ""})
-			}
+			needs = append(needs, fetcher(c.Name+"'s mirror", m, only == "")...)
+		}
+		for _, b := range c.PrebuiltOf(ref, only) {
+			needs = append(needs, fetcher("prebuilt "+c.Name, b.Mirror(), false)...)
 		}
 	}
 	return names, needs, nil
+}
+
+// fetcher is the tool that fetches a mirror, if that takes one.
+func fetcher(what string, m config.Mirror, optional bool) []doctor.Need {
+	tool, ok := mirrorTools[m.Kind()]
+	if !ok {
+		return nil
+	}
+	return []doctor.Need{{Name: tool, For: what + " " + m.ID(), Optional: optional}}
 }
 
 // mirrorTools is the tool that fetches a kind of mirror.

@@ -22,6 +22,7 @@ import (
 	"payload/internal/source"
 	"payload/internal/update"
 	"payload/internal/verify"
+	"payload/internal/workspace"
 )
 
 // The exit codes, for every verb.
@@ -180,6 +181,21 @@ func failureOf(ctx context.Context, err error) failure {
 	}
 	if errors.Is(err, run.ErrDamaged) {
 		return failure{code: exitVerification, hint: "payload cache prune --damaged; what is missing then is read from its sources again"}
+	}
+	if e, ok := as[*workspace.PrebuiltError](err); ok {
+		return failure{code: exitFailed, hint: "compile it: payload build --preset " + e.Preset + " --provider source"}
+	}
+	if _, ok := as[*build.ProviderError](err); ok {
+		return failure{code: exitUsage, hint: "leave --provider out"}
+	}
+	if e, ok := as[*build.NoCrossError](err); ok {
+		return failure{code: exitUsage, hint: "payload build --preset " + e.Preset}
+	}
+	if _, ok := as[*config.UnknownToolchainError](err); ok {
+		return failure{code: exitPrerequisite, hint: "add one for this machine to toolchains in " + config.FileName}
+	}
+	if e, ok := as[*doctor.MissingError](err); ok && e.Cross {
+		return failure{code: exitPrerequisite, hint: "with a toolchain for this machine: payload build --preset " + e.Preset + " --cross"}
 	}
 	if e, ok := as[*doctor.MissingError](err); ok {
 		return failure{code: exitPrerequisite, hint: howToGet(e.Missing, e.Preset)}

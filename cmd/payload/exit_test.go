@@ -23,6 +23,7 @@ import (
 	"payload/internal/source"
 	"payload/internal/update"
 	"payload/internal/verify"
+	"payload/internal/workspace"
 )
 
 // TestFailures holds every known error to its exit code, however deep it is
@@ -82,6 +83,11 @@ func TestFailures(t *testing.T) {
 		{&source.StoreError{Doing: "opening the store", Err: fs.ErrPermission}, exitFailed, "PAYLOAD_CACHE=DIR"},
 		{&source.StoreError{Doing: "opening the store", Err: syscall.ENOSPC}, exitFailed, "free some space"},
 		{&build.UnverifiedError{Dir: "dist/x"}, exitVerification, "payload verify dist/x"},
+		{&workspace.PrebuiltError{Preset: "p"}, exitFailed, "compile it: payload build --preset p --provider source"},
+		{&build.ProviderError{}, exitUsage, "leave --provider out"},
+		{&build.NoCrossError{Preset: "p"}, exitUsage, "payload build --preset p"},
+		{&config.UnknownToolchainError{Name: "t"}, exitPrerequisite, "add one for this machine to toolchains in payload.yaml"},
+		{&doctor.MissingError{Preset: "p", Cross: true}, exitPrerequisite, "with a toolchain for this machine: payload build --preset p --cross"},
 		{&doctor.MissingError{Preset: "cpu", Missing: []doctor.Finding{{Name: "cmake", Packages: []string{"cmake"}}}}, exitPrerequisite, "payload doctor --fix --preset cpu"},
 		{&doctor.NotRootError{Commands: []doctor.Command{{Args: []string{"sudo", "apt-get", "update"}}}}, exitPrerequisite, "as root: apt-get update"},
 		{&run.MissingError{Tool: "cmake"}, exitPrerequisite, "payload doctor --fix"},

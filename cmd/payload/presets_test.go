@@ -65,7 +65,7 @@ func TestReleasePresets(t *testing.T) {
 		if p.Disabled != "" && p.Vendor.Machine.Name == "" {
 			t.Errorf("%s can't be built here, and does not say on what machine it can", p.Name)
 		}
-		for _, n := range build.Needs(p) {
+		for _, n := range build.Needs(p, false) {
 			if n.Name == "machine" && n.Get == "" {
 				t.Errorf("%s: %+v", p.Name, n)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"payload/internal/build"
 	"payload/internal/source"
 	"payload/internal/workspace"
 )
@@ -16,6 +17,7 @@ type sourceOptions struct {
 	sourceFlags
 	component string // empty: every one
 	pristine  bool
+	prebuilt  string // a preset; empty for the source
 }
 
 func newSourceCmd(a *app, do func(context.Context, *app, sourceOptions) error) *cobra.Command {
@@ -32,12 +34,15 @@ a component, one path a line, in the order of payload.yaml.`,
 				opts.component = pos[0]
 			} else if a.json {
 				return &usageError{err: errors.New("--json needs a component"), command: cmd.CommandPath()}
+			} else if opts.prebuilt != "" {
+				return &usageError{err: errors.New("--prebuilt needs a component"), command: cmd.CommandPath()}
 			}
 			return do(cmd.Context(), a, opts)
 		},
 	}
 	opts.add(cmd)
 	cmd.Flags().BoolVar(&opts.pristine, "pristine", false, "leave the patches out")
+	cmd.Flags().StringVar(&opts.prebuilt, "prebuilt", "", "what was compiled of the component for the `PRESET`, in place of its source")
 	cmd.Flags().BoolVar(&opts.repair, "repair", false, "make the stored tree anew if it is damaged")
 	cmd.Flags().BoolVar(&a.json, "json", false, "print what the tree is, as JSON")
 	return cmd
@@ -71,19 +76,19 @@ func runSource(ctx context.Context, a *app, opts sourceOptions) error {
 		}
 	}
 	for _, name := range names {
-		if err := printSource(ctx, a, w, name, opts.pristine); err != nil {
+		if err := printSource(ctx, a, w, name, opts); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func printSource(ctx context.Context, a *app, w *workspace.Workspace, name string, pristine bool) error {
+func printSource(ctx context.Context, a *app, w *workspace.Workspace, name string, opts sourceOptions) error {
 	p, err := w.Pinned(name)
 	if err != nil {
 		return err
 	}
-	tree, err := w.Tree(ctx, p, pristine)
+	tree, err := treeOf(ctx, w, p, opts)
 	if err != nil {
 		return err
 	}
@@ -99,6 +104,17 @@ func printSource(ctx context.Context, a *app, w *workspace.Workspace, name strin
 	}
 	fmt.Fprintln(a.stdout, tree.Path)
 	return nil
+}
+
+func treeOf(ctx context.Context, w *workspace.Workspace, p workspace.Pinned, opts sourceOptions) (*source.Tree, error) {
+	if opts.prebuilt == "" {
+		return w.Tree(ctx, p, opts.pristine)
+	}
+	b, err := build.FindPrebuilt(w, p, opts.prebuilt)
+	if err != nil {
+		return nil, err
+	}
+	return w.PrebuiltTree(ctx, p, b)
 }
 
 func reportSource(w *workspace.Workspace, p workspace.Pinned, t *source.Tree) sourceReport {

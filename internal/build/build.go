@@ -33,6 +33,8 @@ type Options struct {
 	Binary        string // build folder in place of the preset's own; absolute
 	DryRun        bool   // gather the commands, run nothing that builds
 	NoRun         bool   // verify the files alone; the manifest says what was not run
+	Provider      string // Source or Prebuilt, in place of what the preset says
+	Cross         bool   // with the preset's toolchain for this machine, where the preset is for another system
 }
 
 // Result is a finished build: `payload build --json` prints it.
@@ -66,6 +68,7 @@ type Source struct {
 	Patched   string `json:"patched"`
 	From      string `json:"from"`
 	Unpatched bool   `json:"unpatched,omitempty"` // an override was used as it is
+	Prebuilt  string `json:"prebuilt,omitempty"`  // where what was compiled of it comes from, in place of this tree
 }
 
 // UnverifiedError is a payload that was staged and then failed its checks.
@@ -91,6 +94,9 @@ type job struct {
 	pinned  []workspace.Pinned
 	trees   []*source.Tree
 	tell    []string // variables that lead to the preset's tools
+	extras  []*extra // what else the project is handed
+	cross   bool
+	set     []string // cache entries of the preset that the command line decides
 	build   cmakerun.Build
 	jobs    string // how many, and why
 	unlock  func() // of the build folder
@@ -158,9 +164,20 @@ func (j *job) close() {
 	if j.unlock != nil {
 		j.unlock()
 	}
-	for _, t := range j.trees {
+	for _, t := range j.held() {
 		_ = t.Close() // the lock goes with the process at the latest
 	}
+}
+
+// held are the folders of the store that this build uses.
+func (j *job) held() []*source.Tree {
+	held := slices.Clone(j.trees)
+	for _, x := range j.extras {
+		if x.tree != nil {
+			held = append(held, x.tree)
+		}
+	}
+	return held
 }
 
 // resolve finds the preset, what its project is made of, and whether this
@@ -171,12 +188,15 @@ func (j *job) resolve(ctx context.Context) error {
 		return err
 	}
 	j.preset, j.result.Project = preset, project
-	findings, err := doctor.Look(ctx, Needs(preset))
+	if err := j.crossing(); err != nil {
+		return err
+	}
+	findings, err := doctor.Look(ctx, Needs(preset, j.cross))
 	if err != nil {
 		return err
 	}
 	if missing := doctor.Missing(findings); len(missing) > 0 {
-		return &doctor.MissingError{Preset: preset.Name, Missing: missing}
+		return &doctor.MissingError{Preset: preset.Name, Missing: missing, Cross: !j.cross && CanCross(preset)}
 	}
 	for _, f := range findings {
 		for _, t := range f.Tell {
@@ -200,7 +220,7 @@ func (j *job) resolve(ctx context.Context) error {
 			j.v.Say("%s %s = %s, %d patches, as locked", c.Name, p.Ref, CommitInWords(p.Entry.Commit), len(p.Series.Patches))
 		}
 	}
-	return nil
+	return j.provide()
 }
 
 // CommitInWords is a commit id, or that there is none.
@@ -241,15 +261,19 @@ func FindPreset(f *config.File, name string) (project string, preset cmakerun.Pr
 	return project, preset, nil
 }
 
-// Needs lists what a preset asks of the machine: first the machine itself.
-func Needs(p cmakerun.Preset) []doctor.Need {
+// Needs lists what a preset asks of the machine: first the machine itself. With
+// cross it is built for another system than this one.
+func Needs(p cmakerun.Preset, cross bool) []doctor.Need {
 	who := "preset " + p.Name
 	var needs []doctor.Need
-	if wrong := wrongMachine(p); wrong != "" {
+	tools := p.Vendor.Tools
+	if cross {
+		tools = p.Vendor.Cross.Tools
+	} else if wrong := wrongMachine(p); wrong != "" {
 		needs = append(needs, doctor.Need{Name: "machine", For: who, Fails: wrong, Get: "build " + p.Name + " on " + p.Vendor.Machine.Name})
 	}
 	needs = append(needs, doctor.Need{Name: "git", For: "sources"})
-	for _, t := range p.Vendor.Tools {
+	for _, t := range tools {
 		needs = append(needs, doctor.Need{Name: t.Name, Min: t.Min, Below: t.Below, Optional: t.Optional, For: who})
 	}
 	return append(needs, doctor.Need{Name: "ccache", For: "quick rebuilds", Optional: true})
@@ -279,7 +303,16 @@ func (j *job) materialise(ctx context.Context) error {
 			return err
 		}
 		j.trees = append(j.trees, t)
-		j.result.Sources = append(j.result.Sources, Source{Component: t.Component, Ref: t.Ref, Commit: t.Commit, Pristine: t.Pristine, Patched: t.Patched, From: t.From, Unpatched: t.Unpatched})
+		j.result.Sources = append(j.result.Sources, Source{
+			Component: t.Component, Ref: t.Ref, Commit: t.Commit, Pristine: t.Pristine, Patched: t.Patched,
+			From: t.From, Unpatched: t.Unpatched, Prebuilt: j.prebuiltOf(t.Component),
+		})
+	}
+	for _, x := range j.extras {
+		var err error
+		if x.tree, err = x.get(ctx); err != nil {
+			return err
+		}
 	}
 	return j.plan()
 }
@@ -296,6 +329,7 @@ func (j *job) plan() error {
 		j.build.BinaryDir = j.opts.Binary
 	}
 	j.build.Launcher, j.build.Exe, j.build.Tell = j.opts.Launcher, exe, j.tell
+	j.build.Set = j.set
 	j.build.Jobs, j.build.Targets = j.opts.Jobs, j.opts.Targets
 	why := "asked for"
 	if j.build.Jobs == 0 {
@@ -311,6 +345,12 @@ func (j *job) plan() error {
 			s.Patched = "" // somebody's own folder may change at any time
 		}
 		j.build.Sources = append(j.build.Sources, s)
+	}
+	for _, x := range j.extras {
+		j.build.Sources = append(j.build.Sources, x.source(j.w.File))
+	}
+	if j.cross {
+		j.build.Launcher = cmakerun.Launcher{} // a compiler in two words is none that launchers know
 	}
 	j.result.Binary = j.rel(j.build.BinaryDir)
 	return nil

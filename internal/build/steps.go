@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
 	"payload/internal/cmakerun"
 	"payload/internal/manifest"
+	"payload/internal/relocate"
 	"payload/internal/report"
 	"payload/internal/verify"
 	"payload/internal/voice"
@@ -77,7 +78,7 @@ func (j *job) compile(ctx context.Context) error {
 		j.v.Say("%d steps in %s", done.Steps, voice.Duration(done.Took))
 	}
 	// Root writes through read-only: what was compiled must still be what was checked.
-	for _, t := range j.trees {
+	for _, t := range j.held() {
 		if err := t.Check(ctx); err != nil {
 			return fmt.Errorf("after compiling: %w", err)
 		}
@@ -146,6 +147,9 @@ func (j *job) stage(ctx context.Context) (err error) {
 		}
 	}
 	if err := j.complete(lib); err != nil {
+		return err
+	}
+	if err := j.relocate(lib); err != nil {
 		return err
 	}
 	if err := j.describe(lib); err != nil {
@@ -247,6 +251,41 @@ func (j *job) complete(lib string) error {
 	return nil
 }
 
+// relocate lets staged libraries that somebody compiled find each other where
+// they lie now. What was compiled here has to be right by itself.
+func (j *job) relocate(lib string) error {
+	compiled := map[string]bool{}
+	for _, x := range j.extras {
+		if x.component == "" {
+			continue
+		}
+		files, err := filesBelow(x.tree.Path)
+		if err != nil {
+			return fmt.Errorf("staging: %w", err)
+		}
+		for _, f := range files {
+			compiled[filepath.Base(f)] = true
+		}
+	}
+	staged, err := filesBelow(lib)
+	if err != nil {
+		return fmt.Errorf("staging: %w", err)
+	}
+	for _, f := range staged {
+		if !compiled[filepath.Base(f)] {
+			continue
+		}
+		changed, err := relocate.Beside(f)
+		if err != nil {
+			return fmt.Errorf("staging: %w", err)
+		}
+		if changed {
+			j.v.Say("%s now looks for libraries beside itself", filepath.Base(f))
+		}
+	}
+	return nil
+}
+
 // filesBelow lists everything in dir that isn't a folder.
 func filesBelow(dir string) (files []string, err error) {
 	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -272,6 +311,14 @@ func (j *job) describe(lib string) error {
 		Project: j.result.Project, Preset: j.preset.Name, Files: files,
 		Toolchain: manifest.Toolchain{CMake: j.reply.CMake, Generator: j.reply.Generator},
 	}
+	if minimum := j.preset.Cache["CMAKE_OSX_DEPLOYMENT_TARGET"].Value; minimum != "" {
+		m.Target = &manifest.Target{MacOS: minimum}
+	}
+	for _, x := range j.extras {
+		if x.component == "" {
+			m.Toolchain.Cross = x.from
+		}
+	}
 	for _, c := range compilers {
 		m.Toolchain.Compilers = append(m.Toolchain.Compilers, manifest.Compiler{Language: c.Language, ID: c.ID, Version: c.Version})
 	}
@@ -280,7 +327,7 @@ func (j *job) describe(lib string) error {
 		c := manifest.Component{
 			Name: t.Component, Ref: t.Ref, Commit: t.Commit, Build: t.Build,
 			Pristine: t.Pristine, Patched: t.Patched, Patches: []manifest.Patch{}, Source: t.From, Unpatched: t.Unpatched,
-			Program: programFile(p.Component.Target), Verify: p.Component.Verify,
+			Prebuilt: j.prebuiltOf(t.Component), Program: programIn(files, p.Component.Target), Verify: p.Component.Verify,
 		}
 		if c.Verify != "" {
 			c.Backends, c.Variants = j.preset.Vendor.Backends, verify.Variants(c.Verify, j.modules)
@@ -295,10 +342,14 @@ func (j *job) describe(lib string) error {
 	return manifest.Write(lib, m)
 }
 
-// programFile is the name of the file that a program's target makes.
-func programFile(target string) string {
-	if target != "" && runtime.GOOS == "windows" {
-		return target + ".exe"
+// programIn is the staged file that a program's target made: the preset may
+// put it in a folder. It is the bare name where there is none, which
+// verification reports.
+func programIn(files []manifest.File, target string) string {
+	for _, f := range files {
+		if base := path.Base(f.Path); target != "" && (base == target || base == target+".exe") {
+			return f.Path
+		}
 	}
 	return target
 }

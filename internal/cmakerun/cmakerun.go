@@ -30,6 +30,7 @@ type Build struct {
 	Jobs      int      // parallel compile jobs; 0 leaves it to the build tool
 	Targets   []string // what to compile; empty means the preset's targets, then everything
 	Tell      []string // variables that lead CMake to the preset's tools
+	Set       []string // entries of Preset.Cache that were set since the preset was read
 	Exe       string   // the tool itself, for a configure that the build tool starts; may be empty
 }
 
@@ -90,6 +91,13 @@ func (b Build) targets() []string {
 // ConfigureArgs is the command line of the configure step.
 func ConfigureArgs(b Build) []string {
 	args := []string{"cmake", "-S", b.SourceDir(), "-B", b.BinaryDir, "--preset", b.Preset.Name}
+	for _, name := range b.Set {
+		v := b.Preset.Cache[name]
+		if v.Type != "" {
+			name += ":" + v.Type
+		}
+		args = append(args, "-D"+name+"="+v.Value)
+	}
 	return append(args, b.sourceArgs()...)
 }
 

@@ -15,6 +15,7 @@ type Vendor struct {
 	Tools      []Tool   // what the preset needs on the machine; those of "sdk" come last
 	ReadBy     []string // variables that the project reads only on other machines
 	Machine    Machine
+	Cross      *Cross // how to build it on another system; nil where that can't be done
 }
 
 // Machine is what a preset can be built on, beside its condition: presets of
@@ -22,6 +23,14 @@ type Vendor struct {
 type Machine struct {
 	Name string   `json:"name"` // in words: "a Mac with Apple silicon"
 	Arch []string `json:"arch"` // as Go names them; empty for any
+}
+
+// Cross is how a preset is built on a system that it is not for.
+type Cross struct {
+	System    string `json:"system"`    // that the preset is for, in Go's words
+	Toolchain string `json:"toolchain"` // as payload.yaml names it
+	File      string `json:"file"`      // CMake's toolchain file, relative to the project
+	Tools     []Tool `json:"tools"`     // what the preset needs then, in place of its own
 }
 
 // Tool is a program that a preset needs.
@@ -57,6 +66,7 @@ func decodeVendor(keys map[string]json.RawMessage) (Vendor, error) {
 		"sdk":        &sdk,
 		"read":       &v.ReadBy,
 		"machine":    &v.Machine,
+		"cross":      &v.Cross,
 	}
 	for key, text := range keys {
 		into, ok := known[key]

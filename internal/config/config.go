@@ -26,6 +26,7 @@ type File struct {
 	Root       string // absolute folder that holds the file
 	Version    int
 	Components []Component // in the order of the file
+	Toolchains []Toolchain // in the order of the file
 	Checks     Checks
 }
 
@@ -34,20 +35,22 @@ type File struct {
 type document struct {
 	Version    int           `yaml:"version"`
 	Components yaml.MapSlice `yaml:"components"`
+	Toolchains []Toolchain   `yaml:"toolchains"`
 	Checks     `yaml:",inline"`
 }
 
 // Component is one upstream project that the repository pins. Paths are
 // relative to File.Root, with forward slashes.
 type Component struct {
-	Name     string   `yaml:"-"`
-	Pin      string   `yaml:"pin"`
-	Upstream string   `yaml:"upstream"`
-	Patches  string   `yaml:"patches"`
-	Project  string   `yaml:"project"`
-	Target   string   `yaml:"target"`
-	Verify   string   `yaml:"verify"`
-	Mirrors  []Mirror `yaml:"mirrors"`
+	Name     string     `yaml:"-"`
+	Pin      string     `yaml:"pin"`
+	Upstream string     `yaml:"upstream"`
+	Patches  string     `yaml:"patches"`
+	Project  string     `yaml:"project"`
+	Target   string     `yaml:"target"`
+	Verify   string     `yaml:"verify"`
+	Mirrors  []Mirror   `yaml:"mirrors"`
+	Prebuilt []Prebuilt `yaml:"prebuilt"`
 
 	Tags     []string `yaml:"tags"`     // globs of the tags that are versions; empty: the pinned ref's family
 	Ignore   []string `yaml:"ignore"`   // globs of refs that latest and best never take
@@ -90,6 +93,10 @@ type Mirror struct {
 	Archive string `yaml:"archive"` // a tar file or a folder, absolute or relative to the root
 	Path    string `yaml:"path"`    // folder inside that is the component's root
 	SHA256  string `yaml:"sha256"`  // of the downloaded file; not for a folder
+
+	// Platform is the tag of a wheel, where PyPI names one and no source
+	// distribution: see Prebuilt and Toolchain.
+	Platform string `yaml:"-"`
 }
 
 // Kind is pypi, crate or archive.
@@ -107,6 +114,9 @@ func (m Mirror) Kind() string {
 func (m Mirror) ID() string {
 	switch m.Kind() {
 	case "pypi":
+		if m.Platform != "" {
+			return "pypi:" + m.PyPI + "/" + m.Platform
+		}
 		return "pypi:" + m.PyPI
 	case "crate":
 		return "crate:" + m.Crate
@@ -230,7 +240,7 @@ func Parse(data []byte) (*File, error) {
 	if len(doc.Components) == 0 {
 		return nil, At(tree, "$", "no components")
 	}
-	f := &File{Version: doc.Version}
+	f := &File{Version: doc.Version, Toolchains: doc.Toolchains}
 	for _, item := range doc.Components {
 		name, ok := item.Key.(string)
 		if !ok || !validName.MatchString(name) {
@@ -259,6 +269,11 @@ func Parse(data []byte) (*File, error) {
 			return nil, err
 		}
 		f.Components = append(f.Components, c)
+	}
+	for i, t := range f.Toolchains {
+		if err := t.check(tree, fmt.Sprintf("$.toolchains[%d]", i)); err != nil {
+			return nil, err
+		}
 	}
 	seen := map[string]string{}
 	for _, c := range f.Components {
@@ -342,6 +357,11 @@ func (c Component) check(tree *ast.File, where string) error {
 			return at("crate", "%q is not of the form name==version", m.Crate)
 		case m.Path != "" && !filepath.IsLocal(filepath.FromSlash(m.Path)):
 			return at("path", "path %q leaves the download", m.Path)
+		}
+	}
+	for i, b := range c.Prebuilt {
+		if err := b.check(tree, fmt.Sprintf("%s.prebuilt[%d]", where, i), c.Name); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -41,6 +41,8 @@ func TestSchemaKeys(t *testing.T) {
 		{Mirror{}, items("mirrors")},
 		{Copy{}, items("copies")},
 		{Coupled{}, items("coupled")},
+		{Prebuilt{}, items("prebuilt")},
+		{Toolchain{}, checks("toolchains")},
 		{Affected{}, checks("affected")},
 		{Required{}, checks("required")},
 		{Generated{}, checks("generated")},

@@ -50,6 +50,7 @@ type Finding struct {
 // MissingError lists needs that aren't met; nothing was done.
 type MissingError struct {
 	Preset  string // what asked, for the hint; empty when no preset did
+	Cross   bool   // the preset can be built here for the other system
 	Missing []Finding
 }
 

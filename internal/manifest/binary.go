@@ -11,9 +11,9 @@ import (
 	"github.com/hashicorp/go-version"
 )
 
-// inspect tells the architecture and floor of an ELF or Mach-O file; both are
+// Inspect tells the architecture and floor of an ELF or Mach-O file; both are
 // empty for anything else, a damaged binary included.
-func inspect(r io.ReaderAt) (string, *Floor) {
+func Inspect(r io.ReaderAt) (string, *Floor) {
 	var magic [4]byte
 	if _, err := r.ReadAt(magic[:], 0); err != nil {
 		return "", nil

@@ -81,6 +81,6 @@ func describe(dir string, f *File) error {
 		return err
 	}
 	f.SHA256 = hex.EncodeToString(h.Sum(nil))
-	f.Arch, f.Floor = inspect(file)
+	f.Arch, f.Floor = Inspect(file)
 	return nil
 }

@@ -27,6 +27,7 @@ type Manifest struct {
 	Project    string      `json:"project,omitempty"` // CMake project, relative to the repository
 	Preset     string      `json:"preset,omitempty"`
 	Components []Component `json:"components"`
+	Target     *Target     `json:"target,omitempty"` // absent where it is whatever the compiler was for
 	Toolchain  Toolchain   `json:"toolchain"`
 	Verified   *Verified   `json:"verified,omitempty"` // absent until verified
 	Files      []File      `json:"files"`              // sorted by path, without payload.json itself
@@ -43,6 +44,7 @@ type Component struct {
 	Patches   []Patch `json:"patches"`
 	Source    string  `json:"source,omitempty"`    // "git", a mirror's id, or "override DIR"
 	Unpatched bool    `json:"unpatched,omitempty"` // an override was used as it is
+	Prebuilt  string  `json:"prebuilt,omitempty"`  // where what was compiled of it comes from, in place of these sources
 	Program   string  `json:"program,omitempty"`   // what runtime verification starts
 	Verify    string  `json:"verify,omitempty"`    // the kind of runtime verification that must pass
 	// Backends are those that a running program must show; Variants are the CPU
@@ -57,11 +59,17 @@ type Patch struct {
 	SHA256 string `json:"sha256"`
 }
 
+// Target is what a payload was built for, where the preset says it.
+type Target struct {
+	MacOS string `json:"macos,omitempty"` // the oldest that every file must load on
+}
+
 // Toolchain is what compiled the payload.
 type Toolchain struct {
 	CMake     string     `json:"cmake,omitempty"` // version
 	Generator string     `json:"generator,omitempty"`
 	Compilers []Compiler `json:"compilers,omitempty"`
+	Cross     string     `json:"cross,omitempty"` // where the compiler for another system came from
 }
 
 // Compiler is one language's compiler.

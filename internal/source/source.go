@@ -65,6 +65,8 @@ type Request struct {
 	// repo. Nil asks for the pristine tree, whatever Patches says.
 	Apply func(ctx context.Context, repo git.Repo, pristine string) (patched string, err error)
 
+	compiled bool // no sources of the component, see Files
+
 	AllowUnpatched bool // use the override as it is, where it is
 	Repair         bool // make the stored tree again, whatever its state
 

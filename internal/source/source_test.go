@@ -594,12 +594,17 @@ func TestArchiveThatWontDo(t *testing.T) {
 	path, sum := archive(t)
 	zip := filepath.Join(t.TempDir(), "x.zip")
 	testkit.Write(t, zip, "PK\x03\x04 and so on")
-	text, err := fileDigest(zip)
+	broken, err := fileDigest(zip)
+	must(t, err)
+	xz := filepath.Join(t.TempDir(), "x.tar.xz")
+	testkit.Write(t, xz, "\xfd7zXZ\x00 and so on")
+	text, err := fileDigest(xz)
 	must(t, err)
 	for want, m := range map[string]config.Mirror{
 		"a file needs its sha256":           {Archive: path},
 		"a folder has no sha256 to compare": {Archive: t.TempDir(), SHA256: sum},
-		"the file is neither a tar nor":     {Archive: zip, SHA256: text},
+		"the file is neither a zip, a tar":  {Archive: xz, SHA256: text},
+		"not a valid zip file":              {Archive: zip, SHA256: broken},
 		"no such file":                      {Archive: filepath.Join(t.TempDir(), "none"), SHA256: sum},
 	} {
 		m.Ref = "b7"

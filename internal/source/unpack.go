@@ -2,6 +2,7 @@ package source
 
 import (
 	"archive/tar"
+	"archive/zip"
 	"bufio"
 	"bytes"
 	"compress/bzip2"
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -18,7 +20,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// unpack writes the folder sub of a tar file into dir, which it makes. The
+// unpack writes the folder sub of a tar or zip file into dir, which it makes. The
 // archive's top folder is left out of the paths: with top there must be exactly
 // one, without it there may be one. Everything is looked at before anything is
 // written, and an archive that reaches outside is refused with a *RefusedError.
@@ -48,13 +50,18 @@ func unpack(ctx context.Context, file, sub string, top bool, dir string) error {
 	})
 }
 
-// eachEntry calls do for every entry of a tar file, compressed or not.
+// eachEntry calls do for every entry of a zip file or of a tar file, compressed
+// or not.
 func eachEntry(ctx context.Context, file string, do func(*tar.Header, io.Reader) error) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }() // only read
+	magic := make([]byte, 2)
+	if _, err := f.ReadAt(magic, 0); err == nil && string(magic) == "PK" {
+		return eachZipped(ctx, file, do)
+	}
 	plain, err := decompress(bufio.NewReaderSize(f, 1<<20))
 	if err != nil {
 		return err
@@ -78,6 +85,47 @@ func eachEntry(ctx context.Context, file string, do func(*tar.Header, io.Reader)
 	}
 }
 
+// eachZipped calls do for every entry of a zip file, described as a tar's.
+func eachZipped(ctx context.Context, file string, do func(*tar.Header, io.Reader) error) error {
+	archive, err := zip.OpenReader(file)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = archive.Close() }() // only read
+	for _, entry := range archive.File {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := unzipped(entry, do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func unzipped(entry *zip.File, do func(*tar.Header, io.Reader) error) error {
+	body, err := entry.Open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }() // only read
+	mode := entry.Mode()
+	h := &tar.Header{Name: entry.Name, Typeflag: tar.TypeReg, Mode: int64(mode.Perm())}
+	switch {
+	case mode.IsDir():
+		h.Typeflag = tar.TypeDir
+	case mode&fs.ModeSymlink != 0:
+		target, err := io.ReadAll(io.LimitReader(body, 1<<12))
+		if err != nil {
+			return err
+		}
+		h.Typeflag, h.Linkname = tar.TypeSymlink, string(target)
+	case !mode.IsRegular():
+		h.Typeflag = tar.TypeChar // anything that is refused
+	}
+	return do(h, body)
+}
+
 // decompress recognises the compression by the first bytes.
 func decompress(r *bufio.Reader) (io.ReadCloser, error) {
 	magic, err := r.Peek(6)
@@ -95,8 +143,8 @@ func decompress(r *bufio.Reader) (io.ReadCloser, error) {
 		return z.IOReadCloser(), nil
 	case bytes.HasPrefix(magic, []byte("BZh")):
 		return io.NopCloser(bzip2.NewReader(r)), nil
-	case bytes.HasPrefix(magic, []byte("PK")), bytes.HasPrefix(magic, []byte{0xfd, '7', 'z', 'X', 'Z'}):
-		return nil, errors.New("the file is neither a tar nor a tar.gz, tar.bz2 or tar.zst")
+	case bytes.HasPrefix(magic, []byte{0xfd, '7', 'z', 'X', 'Z'}):
+		return nil, errors.New("the file is neither a zip, a tar nor a tar.gz, tar.bz2 or tar.zst")
 	}
 	return io.NopCloser(r), nil
 }

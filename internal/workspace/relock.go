@@ -61,7 +61,7 @@ func (w *Workspace) Relock(ctx context.Context, name string) (pin.Entry, error) 
 func (w *Workspace) RelockAs(ctx context.Context, p Pinned) (pin.Entry, error) {
 	name := p.Component.Name
 	old, _ := w.Lock.Entry(name, p.Ref)
-	entry := pin.Entry{Component: name, Ref: p.Ref, Build: pin.BuildNumber(p.Ref), Patches: p.Series.Digests()}
+	entry := pin.Entry{Component: name, Ref: p.Ref, Build: pin.BuildNumber(p.Ref), Patches: p.Series.Digests(), Prebuilt: prebuiltRows(p)}
 	var unread []string
 	for _, s := range w.lockable(p) {
 		got, err := source.Pristine{}, errNotAsked

@@ -107,6 +107,9 @@ func (w *Workspace) Pinned(name string) (Pinned, error) {
 		return w.Carried(p, ref), nil
 	}
 	p.Entry, err = w.Lock.For(name, p.Ref, p.Series.Digests())
+	if err == nil && p.Entry != nil {
+		err = p.Entry.HoldPrebuilt(prebuiltRows(p))
+	}
 	return p, err
 }
 
