@@ -50,7 +50,7 @@ func (m MachO) File(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read
 	if err := f.CodeSign(&codesign.Config{ID: filepath.Base(file), Flags: signtypes.ADHOC}); err != nil {
 		t.Fatal(err)
 	}

@@ -96,12 +96,15 @@ func searchPath(f *elf.File, tag elf.DynTag) ([]string, error) {
 
 // checkArch reports files of another architecture than the program's, or than
 // most files' where no program is named.
-func checkArch(res *Result, objects []*object, program string) {
+func checkArch(res *Result, files []manifest.File, program string) {
 	count := map[string]int{}
-	for _, o := range objects {
-		count[o.arch]++
-		if o.path == program {
-			count[o.arch] += len(objects)
+	for _, f := range files {
+		if f.Arch == "" || f.Link != "" {
+			continue
+		}
+		count[f.Arch]++
+		if f.Path == program {
+			count[f.Arch] += len(files)
 		}
 	}
 	for arch, n := range count {
@@ -109,9 +112,9 @@ func checkArch(res *Result, objects []*object, program string) {
 			res.Static.Arch = arch
 		}
 	}
-	for _, o := range objects {
-		if o.arch != res.Static.Arch {
-			res.static("arch.wrong", o.path, fmt.Sprintf("%s is for %s, the payload for %s", o.path, o.arch, res.Static.Arch), "", o.path)
+	for _, f := range files {
+		if f.Arch != "" && f.Link == "" && f.Arch != res.Static.Arch {
+			res.static("arch.wrong", f.Path, fmt.Sprintf("%s is for %s, the payload for %s", f.Path, f.Arch, res.Static.Arch), "", f.Path)
 		}
 	}
 }

@@ -47,6 +47,11 @@ type kind struct {
 	checks   []check
 	device   []check // for a start with a device's backend: what it computes
 	threaded []check // for one more start, with more than one thread
+
+	// steps are what the program goes through by itself, in order. With them it
+	// is no server: it is started once, with a folder to write to, and prints
+	// what came out of each.
+	steps []step
 }
 
 // modules are the variants among files by name, and their paths.
@@ -190,6 +195,7 @@ var kinds = map[string]kind{
 		device:   deviceChecks,
 		threaded: []check{{"a long prompt", checkRepeat}},
 	},
+	"array-library": {steps: arraySteps},
 }
 
 func kindNames() []string { return slices.Sorted(maps.Keys(kinds)) }

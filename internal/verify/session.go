@@ -36,30 +36,51 @@ type sessions struct {
 const modelFile = "model.gguf"
 
 func (s *sessions) run(ctx context.Context) error {
+	defer func() {
+		if s.temp != "" {
+			removeTemp(s.temp)
+		}
+	}()
+	whole, err := s.prepare()
+	if err != nil || whole == "" {
+		return err
+	}
+	if len(s.kind.steps) > 0 {
+		return s.walk(ctx, whole)
+	}
+	return s.serve(ctx, whole)
+}
+
+// prepare makes the folder that everything happens in, with a copy of the
+// payload, whose path it gives; empty where the program can't be run.
+func (s *sessions) prepare() (whole string, err error) {
 	s.res.Runtime = &Runtime{Kind: s.options.Kind, Program: s.options.Program, Variants: []Variant{}, Skipped: []manifest.Skipped{}}
 	program := filepath.Join(s.options.Dir, filepath.FromSlash(s.options.Program))
 	if info, err := os.Stat(program); s.options.Program == "" || err != nil || info.IsDir() {
 		s.fault("program.missing", s.options.Program, fmt.Sprintf("the program %q is not in the payload", s.options.Program), "", s.options.Program)
-		return nil
+		return "", nil
 	}
 	if reason := s.foreign(program); reason != "" {
 		s.skip(s.options.Program, reason)
-		return nil
+		return "", nil
 	}
 	temp, err := os.MkdirTemp(s.tempIn, "payload-verify-")
 	if err != nil {
-		return fmt.Errorf("verifying %s: %w", s.options.Dir, err)
+		return "", fmt.Errorf("verifying %s: %w", s.options.Dir, err)
 	}
-	defer removeTemp(temp)
+	s.temp = temp
 	if s.temp, err = filepath.EvalSymlinks(temp); err != nil {
-		return fmt.Errorf("verifying %s: %w", s.options.Dir, err)
+		removeTemp(temp)
+		return "", fmt.Errorf("verifying %s: %w", s.options.Dir, err)
 	}
+	whole = filepath.Join(s.temp, "payload")
+	return whole, copyFolder(s.options.Dir, whole, copyFile, nil)
+}
+
+// serve is the runtime half for a program that answers requests.
+func (s *sessions) serve(ctx context.Context, whole string) (err error) {
 	if err := os.WriteFile(filepath.Join(s.temp, modelFile), s.model, 0o600); err != nil {
 		return fmt.Errorf("verifying %s: %w", s.options.Dir, err)
-	}
-	whole := filepath.Join(s.temp, "payload")
-	if err := copyFolder(s.options.Dir, whole, copyFile, nil); err != nil {
-		return err
 	}
 	s.res.Runtime.Version, err = s.version(ctx, whole)
 	if err != nil {
@@ -291,7 +312,7 @@ func (s *sessions) session(ctx context.Context, dir string, modules map[string]s
 	if !srv.alive() {
 		return failed, s.ended(ctx, l, srv, p, name, doing)
 	}
-	mapped, outside := s.outside(srv, p)
+	mapped, outside := s.outside(srv.proc.PID(), p.backend)
 	problems = append(problems, outside...)
 	if err := srv.stop(); errors.Is(err, errStuck) {
 		problems = append(problems, problem{
@@ -435,14 +456,14 @@ func fewer(bad []problem) []problem {
 
 // outside reports files that the program has mapped and that a user's machine
 // does not have. A device's driver maps what it likes of the system's.
-func (s *sessions) outside(srv *server, p plan) (files []string, bad []problem) {
-	files, err := mappedFiles(srv.proc.PID())
+func (s *sessions) outside(pid int, backend string) (files []string, bad []problem) {
+	files, err := mappedFiles(pid)
 	if err != nil {
 		return nil, []problem{{id: "runtime.maps", what: "maps", title: "what the program has mapped can't be read", detail: err.Error()}}
 	}
 	sys := platforms["linux"]
 	for _, f := range files {
-		if strings.HasPrefix(f, s.temp+"/") || sys.allowsMapped(f) || p.backend != cpuBackend && sys.inFolders(f) {
+		if strings.HasPrefix(f, s.temp+"/") || sys.allowsMapped(f) || backend != cpuBackend && sys.inFolders(f) {
 			continue
 		}
 		bad = append(bad, problem{

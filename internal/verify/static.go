@@ -27,14 +27,34 @@ func static(res *Result, o Options) ([]manifest.File, error) {
 	compareWithManifest(res, o.Dir, got)
 	checkLinks(res, got)
 	objects := readObjects(res, o.Dir, got)
-	res.Static.ELF = len(objects)
-	checkArch(res, objects, o.Program)
+	images := readImages(res, o.Dir, got)
+	res.Static.ELF, res.Static.MachO = len(objects), len(images)
+	checkArch(res, got, o.Program)
 	checkClosure(res, o.Dir, got, objects)
+	checkImages(res, o.Dir, images, got, target(o.Dir))
 	checkVariants(res, kinds[o.Kind], o.Variants, got)
 	if len(res.Findings) == 0 {
-		o.Tell("%d files as in %s, %d ELF files complete", res.Static.Files, manifest.Name, res.Static.ELF)
+		o.Tell("%d files as in %s, %s", res.Static.Files, manifest.Name, complete(res.Static))
 	}
 	return got, nil
+}
+
+// complete says in words which libraries have all that they need.
+func complete(s Static) string {
+	if s.MachO > 0 && s.ELF == 0 {
+		return fmt.Sprintf("%d Mach-O files complete and signed, for macOS %s", s.MachO, s.Floor.MacOS)
+	}
+	return fmt.Sprintf("%d ELF files complete", s.ELF)
+}
+
+// target is what the payload was built for; nothing where the manifest can't
+// tell, which is reported by itself.
+func target(dir string) manifest.Target {
+	m, err := manifest.Read(dir)
+	if err != nil || m.Target == nil {
+		return manifest.Target{}
+	}
+	return *m.Target
 }
 
 func (r *Result) static(id, what, title, detail string, paths ...string) {

@@ -56,6 +56,7 @@ type Static struct {
 	Files int            `json:"files"`
 	Bytes int64          `json:"bytes"`
 	ELF   int            `json:"elf"`
+	MachO int            `json:"macho"` // one for each architecture of a file
 	Arch  string         `json:"arch,omitempty"`
 	Floor manifest.Floor `json:"floor"`
 }
@@ -130,6 +131,9 @@ func (r *Result) Proven() string {
 		return "files checked; not run: " + r.Runtime.Skipped[0].Reason
 	case r.Runtime.Requests == 0:
 		return "files checked; not run"
+	}
+	if len(kinds[r.Runtime.Kind].steps) > 0 {
+		return fmt.Sprintf("files checked, %d steps gave what they must", r.Runtime.Requests)
 	}
 	for _, ran := range r.Runtime.Backends {
 		on = append(on, ran.Name)

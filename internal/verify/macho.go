@@ -1,0 +1,394 @@
+package verify
+
+import (
+	"debug/macho"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-version"
+
+	"payload/internal/manifest"
+)
+
+// image is one Mach-O file, as far as dyld and the kernel look at it.
+type image struct {
+	path      string // in the payload
+	program   bool
+	id        string   // a library's own name
+	needed    []string // names of libraries, weak ones included
+	libraries []string // the same by ordinal, from 1
+	rpaths    []string
+	macOS     string // the oldest that it loads on
+	arch      string
+	imports   []imported
+	own       []string // symbols of the C++ runtime that it brings itself
+	unsigned  bool
+	signature error // what is wrong with it
+}
+
+// imported is a symbol that a library has to bring.
+type imported struct {
+	name    string
+	library string // empty where any may have it
+}
+
+// Load commands that debug/macho does not decode.
+const (
+	lcIDDylib       = 0xd
+	lcLoadDylib     = 0xc
+	lcWeakDylib     = 0x80000018
+	lcReexportDylib = 0x8000001f
+	lcUpwardDylib   = 0x80000023
+	lcRpath         = 0x8000001c
+	lcCodeSignature = 0x1d
+)
+
+// ownRuntime are symbols that only the system's C++ library may define: with a
+// second copy of the type of an exception, one that a library throws passes
+// through another library's handlers and ends the program.
+var ownRuntime = []string{"__ZTISt9exception", "___cxa_throw"}
+
+// readImages opens every Mach-O file of the payload, in order of path.
+func readImages(res *Result, dir string, files []manifest.File) []*image {
+	var images []*image
+	for _, f := range files {
+		if f.Link != "" {
+			continue
+		}
+		found, err := readImage(filepath.Join(dir, filepath.FromSlash(f.Path)))
+		if err != nil {
+			res.static("macho.unreadable", f.Path, f.Path+" is a damaged Mach-O file", err.Error(), f.Path)
+			continue
+		}
+		for _, m := range found {
+			m.path = f.Path
+			images = append(images, m)
+		}
+	}
+	return images
+}
+
+// readImage gives nothing for a file that isn't Mach-O, and one image for each
+// architecture of a universal file.
+func readImage(file string) ([]*image, error) {
+	r, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.Close() }() // only read
+	magic := make([]byte, 4)
+	if _, err := r.ReadAt(magic, 0); err != nil {
+		return nil, nil // too short to be one
+	}
+	if binary.BigEndian.Uint32(magic) == macho.MagicFat {
+		return readFat(r)
+	}
+	if binary.LittleEndian.Uint32(magic) != macho.Magic64 {
+		return nil, nil
+	}
+	info, err := r.Stat()
+	if err != nil {
+		return nil, err
+	}
+	m, err := readSlice(io.NewSectionReader(r, 0, info.Size()))
+	if err != nil || m == nil {
+		return nil, err
+	}
+	return []*image{m}, nil
+}
+
+func readFat(r *os.File) (images []*image, err error) {
+	fat, err := macho.NewFatFile(r)
+	if err != nil {
+		return nil, nil //nolint:nilerr // Java's class files begin with the same four bytes
+	}
+	for _, arch := range fat.Arches {
+		m, err := readSlice(io.NewSectionReader(r, int64(arch.Offset), int64(arch.Size)))
+		if err != nil {
+			return nil, err
+		}
+		if m != nil {
+			images = append(images, m)
+		}
+	}
+	return images, nil
+}
+
+// readSlice gives nil for an object file, which dyld never sees.
+func readSlice(r *io.SectionReader) (*image, error) {
+	f, err := macho.NewFile(r)
+	if err != nil {
+		return nil, err
+	}
+	if f.Type != macho.TypeExec && f.Type != macho.TypeDylib && f.Type != macho.TypeBundle {
+		return nil, nil
+	}
+	arch, floor := manifest.Inspect(r)
+	m := &image{program: f.Type == macho.TypeExec, arch: arch, unsigned: true}
+	if floor != nil {
+		m.macOS = floor.MacOS
+	}
+	for _, load := range f.Loads {
+		if err := m.load(r, f.ByteOrder, load.Raw()); err != nil {
+			return nil, err
+		}
+	}
+	m.symbols(f)
+	return m, nil
+}
+
+func (m *image) load(r *io.SectionReader, order binary.ByteOrder, raw []byte) error {
+	text := func(at int) string {
+		offset := order.Uint32(raw[at:])
+		if uint64(offset) >= uint64(len(raw)) {
+			return ""
+		}
+		name, _, _ := strings.Cut(string(raw[offset:]), "\x00")
+		return name
+	}
+	if len(raw) < 16 {
+		return nil
+	}
+	switch order.Uint32(raw) {
+	case lcIDDylib:
+		m.id = text(8)
+	case lcLoadDylib, lcWeakDylib, lcReexportDylib, lcUpwardDylib:
+		m.needed = append(m.needed, text(8))
+		m.libraries = append(m.libraries, text(8))
+	case lcRpath:
+		m.rpaths = append(m.rpaths, text(8))
+	case lcCodeSignature:
+		m.unsigned = false
+		offset, size := int64(order.Uint32(raw[8:])), int64(order.Uint32(raw[12:]))
+		if offset+size > r.Size() {
+			m.signature = errors.New("it lies beyond the file's end")
+			return nil
+		}
+		data := make([]byte, offset+size)
+		if _, err := r.ReadAt(data, 0); err != nil {
+			return err
+		}
+		m.signature = checkSignature(data[:offset], data[offset:])
+	}
+	return nil
+}
+
+// symbols notes what the image imports, and what of the C++ runtime it defines.
+func (m *image) symbols(f *macho.File) {
+	if f.Symtab == nil {
+		return
+	}
+	const (
+		debugging = 0xe0 // N_STAB
+		kindMask  = 0x0e // N_TYPE
+		external  = 0x01 // N_EXT
+	)
+	for _, s := range f.Symtab.Syms {
+		switch {
+		case s.Type&debugging != 0:
+		case s.Type&kindMask != 0:
+			if slices.Contains(ownRuntime, s.Name) {
+				m.own = append(m.own, s.Name)
+			}
+		case s.Type&external != 0:
+			from := imported{name: s.Name}
+			if ordinal := int(s.Desc >> 8); ordinal >= 1 && ordinal <= len(m.libraries) {
+				from.library = m.libraries[ordinal-1]
+			}
+			m.imports = append(m.imports, from)
+		}
+	}
+}
+
+// checkImages reports what dyld and the kernel of a Mac would refuse.
+func checkImages(res *Result, dir string, images []*image, files []manifest.File, target manifest.Target) {
+	if len(images) == 0 {
+		return
+	}
+	list, real := layout(files)
+	for _, m := range images {
+		checkMinimum(res, m, target)
+		checkSigned(res, m)
+		checkLibcxx(res, m)
+		c := imageClosure{res: res, m: m, files: list, real: real}
+		c.check()
+	}
+	checkMetallibs(res, dir, images, list, target)
+}
+
+func checkMinimum(res *Result, m *image, target manifest.Target) {
+	switch {
+	case m.macOS == "":
+		res.static("macho.minos", m.path, m.path+" does not say which macOS it needs", "", m.path)
+	case target.MacOS != "" && newerThan(m.macOS, target.MacOS):
+		res.static("macho.minos", m.path, fmt.Sprintf("%s needs macOS %s, the payload is for %s", m.path, m.macOS, target.MacOS), "", m.path)
+	}
+}
+
+func checkSigned(res *Result, m *image) {
+	var page *pageError
+	switch {
+	case m.unsigned:
+		res.static("macho.unsigned", m.path, m.path+" is not signed", "a Mac with Apple silicon ends a program that loads it; an ad-hoc signature will do", m.path)
+	case errors.As(m.signature, &page):
+		res.static("macho.signature-page", m.path, fmt.Sprintf("%s was changed after it was signed", m.path), page.Error(), m.path)
+	case m.signature != nil:
+		res.static("macho.signature", m.path, m.path+" has a broken signature", m.signature.Error(), m.path)
+	}
+}
+
+func checkLibcxx(res *Result, m *image) {
+	if len(m.own) > 0 {
+		res.static("macho.own-cxxabi", m.path, m.path+" brings a C++ runtime of its own", fmt.Sprintf(
+			"it defines %s; an exception from another library would not be caught in it", strings.Join(m.own, " and ")), m.path)
+	}
+	for _, s := range m.imports {
+		if s.library != "" && !strings.Contains(s.library, "/libc++") {
+			continue
+		}
+		found, bad := tooNew(s.name, m.macOS)
+		if !bad {
+			continue
+		}
+		since := "no macOS is known to have it"
+		if found.macOS != "" {
+			since = "macOS has it since " + found.macOS
+		}
+		res.static("macho.libcxx-too-new", m.path+":"+s.name, fmt.Sprintf("%s needs %s, which macOS %s lacks", m.path, s.name, m.macOS), found.what+": "+since, m.path)
+	}
+}
+
+// newerThan compares dotted versions; what is none is not newer.
+func newerThan(a, b string) bool {
+	va, errA := version.NewVersion(a)
+	vb, errB := version.NewVersion(b)
+	return errA == nil && errB == nil && va.GreaterThan(vb)
+}
+
+// imageClosure follows what one image needs. Every image has to find its
+// libraries by its own search path: a program may load it before any other.
+type imageClosure struct {
+	res   *Result
+	m     *image
+	files map[string]manifest.File
+	real  func(string) string
+}
+
+// The words of dyld's paths.
+const (
+	dyldRpath  = "@rpath/"
+	dyldLoader = "@loader_path"
+	dyldMain   = "@executable_path"
+)
+
+func (c *imageClosure) check() {
+	m := c.m
+	if base := path.Base(m.path); m.id != "" && m.id != dyldRpath+base {
+		c.res.static("macho.install-name", m.path, fmt.Sprintf("%s calls itself %s", m.path, m.id), "what links it would look for that; it should be "+dyldRpath+base, m.path)
+	}
+	for _, dir := range m.rpaths {
+		if _, ok := c.folder(dir); !ok {
+			c.res.static("rpath.absolute", m.path+":"+dir, fmt.Sprintf("%s searches %s, which is not relative to it", m.path, dir), "a user's machine has no such folder", m.path)
+		}
+	}
+	for _, name := range m.needed {
+		c.resolve(name)
+	}
+}
+
+// folder is a search folder relative to the payload. A program's own folder is
+// known only of a program.
+func (c *imageClosure) folder(dir string) (string, bool) {
+	rest, ok := strings.CutPrefix(dir, dyldLoader)
+	if !ok && c.m.program {
+		rest, ok = strings.CutPrefix(dir, dyldMain)
+	}
+	return path.Join(path.Dir(c.m.path), rest), ok && (rest == "" || rest[0] == '/')
+}
+
+func (c *imageClosure) resolve(name string) {
+	m := c.m
+	what := m.path + ":" + name
+	if strings.HasPrefix(name, "/usr/lib/") || strings.HasPrefix(name, "/System/Library/") {
+		return
+	}
+	var at []string
+	rest, byRpath := strings.CutPrefix(name, dyldRpath)
+	if byRpath {
+		for _, dir := range m.rpaths {
+			if folder, ok := c.folder(dir); ok {
+				at = append(at, path.Join(folder, rest))
+			}
+		}
+	} else if folder, ok := c.folder(path.Dir(name)); ok {
+		at = append(at, path.Join(folder, path.Base(name)))
+	} else {
+		c.res.static("closure.outside", what, fmt.Sprintf("%s needs %s, which is outside the payload", m.path, name), "only /usr/lib and /System/Library are on every Mac", m.path)
+		return
+	}
+	if slices.ContainsFunc(at, func(file string) bool { return c.real(file) != "" }) {
+		return
+	}
+	for _, p := range slices.Sorted(maps.Keys(c.files)) {
+		if path.Base(p) == path.Base(name) {
+			c.res.static("macho.rpath", what, fmt.Sprintf("%s needs %s but does not search for it where it lies", m.path, name),
+				fmt.Sprintf("%s is in the payload; the search path of %s is %s", p, m.path, orNone(m.rpaths)), m.path)
+			return
+		}
+	}
+	c.res.static("closure.missing", what, fmt.Sprintf("%s needs %s, which is not in the payload", m.path, name), "the search path is "+orNone(m.rpaths), m.path)
+}
+
+// metalFramework is what a library with kernels for Metal is linked to.
+const metalFramework = "/System/Library/Frameworks/Metal.framework/"
+
+// metallibOf is the file of kernels that a library looks for beside itself.
+func metallibOf(library string) string {
+	base := strings.TrimPrefix(path.Base(library), "lib")
+	return path.Join(path.Dir(library), strings.TrimSuffix(base, path.Ext(base))+".metallib")
+}
+
+// checkMetallibs makes sure that a library that runs kernels has them beside
+// it, whole, and for no newer system.
+//
+// Format: "MTLB", at 0x0C and 0x0E the major and minor version of macOS as
+// 16 bits, at 0x10 the file's size as 64 bits, all little-endian.
+func checkMetallibs(res *Result, dir string, images []*image, files map[string]manifest.File, target manifest.Target) {
+	for _, m := range images {
+		uses := slices.ContainsFunc(m.needed, func(n string) bool { return strings.HasPrefix(n, metalFramework) })
+		if file := metallibOf(m.path); uses && !m.program {
+			if _, ok := files[file]; !ok {
+				res.static("metallib.missing", file, fmt.Sprintf("%s looks for its kernels in %s, which is not there", m.path, file), "", m.path, file)
+			}
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		if path.Ext(file) != ".metallib" || files[file].Link != "" {
+			continue
+		}
+		header := make([]byte, 0x18)
+		f, err := os.Open(filepath.Join(dir, filepath.FromSlash(file)))
+		if err == nil {
+			_, err = io.ReadFull(f, header)
+			_ = f.Close() // only read
+		}
+		le := binary.LittleEndian
+		switch {
+		case err != nil || string(header[:4]) != "MTLB":
+			res.static("metallib.damaged", file, file+" holds no kernels", "it does not begin as a Metal library does", file)
+		case le.Uint64(header[0x10:]) != uint64(files[file].Size):
+			res.static("metallib.damaged", file, file+" is cut off", fmt.Sprintf("it says that it has %d bytes, and has %d", le.Uint64(header[0x10:]), files[file].Size), file)
+		}
+		if needs := fmt.Sprintf("%d.%d", le.Uint16(header[0x0c:]), le.Uint16(header[0x0e:])); err == nil && target.MacOS != "" && newerThan(needs, target.MacOS) {
+			res.static("metallib.too-new", file, fmt.Sprintf("the kernels of %s need macOS %s, the payload is for %s", file, needs, target.MacOS), "", file)
+		}
+	}
+}
