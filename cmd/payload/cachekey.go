@@ -58,7 +58,7 @@ func runCacheKey(ctx context.Context, a *app, opts cacheKeyOptions) error {
 	var key ci.Key
 	for _, p := range projects {
 		if p.Dir == dir {
-			if key, err = ci.CacheKey(ctx, w, p, preset, build.Needs(preset)); err != nil {
+			if key, err = ci.CacheKey(ctx, w, p, preset, build.Needs(preset, build.CanCross(preset))); err != nil {
 				return err
 			}
 		}

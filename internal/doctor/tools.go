@@ -106,6 +106,30 @@ var tools = map[string]Tool{
 		Tell:  []string{"ROCM_PATH={root}", "HIP_PATH={root}", "HIPCXX={root}/lib/llvm/bin/clang++"},
 		Get:   "install AMD's ROCm of that version (on Windows its HIP SDK)",
 	},
+	"cudnn": {
+		Why: "what a CUDA library needs beside the toolkit", Files: []string{"lib/libcudnn.so.9", "lib64/libcudnn.so.9", "lib/*/libcudnn.so.9"},
+		Roots: append([]string{"$CUDA_PATH", "/usr/local/cuda"}, system...), Get: "install NVIDIA's cuDNN 9",
+	},
+	"nccl": {
+		Why: "what a CUDA library needs beside the toolkit", Files: []string{"lib/libnccl.so.2", "lib64/libnccl.so.2", "lib/*/libnccl.so.2"},
+		Roots: append([]string{"$CUDA_PATH", "/usr/local/cuda"}, system...), Get: "install NVIDIA's NCCL 2",
+	},
+	"openblas": {
+		Why: "linear algebra, where a library is compiled here", Files: []string{"lib/libopenblas.so", "lib/*/libopenblas.so"}, Roots: system,
+		Apt: []string{"libopenblas-dev"}, Get: "install OpenBLAS with its development files",
+	},
+	"lapacke": {
+		Why: "linear algebra, where a library is compiled here", Files: []string{"include/lapacke.h"}, Roots: system,
+		Apt: []string{"liblapacke-dev"}, Get: "install LAPACKE's headers",
+	},
+	"nlohmann-json": {
+		Why: "reading JSON, where a library is compiled here", Files: []string{"include/nlohmann/json.hpp"}, Roots: system,
+		Apt: []string{"nlohmann-json3-dev"}, Brew: []string{"nlohmann-json"}, Get: "install nlohmann's json",
+	},
+	"fmt": {
+		Why: "formatting, where a library is compiled here", Files: []string{"include/fmt/format.h"}, Roots: system,
+		Apt: []string{"libfmt-dev"}, Brew: []string{"fmt"}, Get: "install {fmt}",
+	},
 	"glslc": {
 		Why: "compiling shaders", Commands: [][]string{{"glslc"}}, Version: []string{"--version"}, Says: says(`shaderc v?(\d+\.\d+)`),
 		Roots: []string{"$VULKAN_SDK"}, Apt: []string{"glslc"}, Brew: []string{"shaderc"}, Get: "install shaderc's glslc, or the Vulkan SDK",
