@@ -54,7 +54,7 @@ func runVerify(ctx context.Context, a *app, opts verifyOptions) error {
 		return err
 	}
 	if res.Failed() {
-		a.voice.Say("%s is not what it should be: %d findings", dir, len(res.Findings))
+		a.voice.Say("%s is not what it should be: %s", dir, report.Counted(res.Findings))
 		return &reported{code: exitVerification}
 	}
 	a.voice.Say("%s: %s", dir, res.Proven())

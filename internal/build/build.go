@@ -75,13 +75,13 @@ type Source struct {
 type UnverifiedError struct {
 	Dir      string
 	Preset   string
-	Findings int
+	Findings string // how many of each severity
 	First    string
 	NoDevice bool // nothing else is wrong than that a backend had no device here
 }
 
 func (e *UnverifiedError) Error() string {
-	return fmt.Sprintf("verifying %s: %d findings, the first: %s", e.Dir, e.Findings, e.First)
+	return fmt.Sprintf("verifying %s: %s, the first: %s", e.Dir, e.Findings, e.First)
 }
 
 // job is the state that the steps hand on.

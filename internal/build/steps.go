@@ -366,7 +366,7 @@ func (j *job) verify(ctx context.Context) error {
 		for _, f := range res.Findings {
 			j.v.Say("%s", report.Line(f))
 		}
-		return &UnverifiedError{Dir: j.result.Staged, Preset: j.preset.Name, Findings: len(res.Findings), First: res.Findings[0].Title, NoDevice: noDevice(res.Findings)}
+		return &UnverifiedError{Dir: j.result.Staged, Preset: j.preset.Name, Findings: report.Counted(res.Findings), First: res.Findings[0].Title, NoDevice: noDevice(res.Findings)}
 	}
 	m.Verified = res.Verified()
 	return manifest.Write(dir, m)

@@ -63,6 +63,8 @@ add_library(lib SHARED "${LIB_X_SOURCE_DIR}/lib.c")
 add_executable(app app.c)
 target_link_libraries(app PRIVATE lib)
 target_compile_definitions(app PRIVATE REF="${LIB_X_REF}" BUILD=${LIB_X_BUILD_NUMBER})
+# As a step that builds a project of its own says.
+add_custom_command(TARGET app POST_BUILD COMMAND ${CMAKE_COMMAND} -E echo "[1/2] another project")
 add_executable(broken EXCLUDE_FROM_ALL broken.c)
 add_executable(unlinked EXCLUDE_FROM_ALL unlinked.c)
 foreach(kind killed full silent)

@@ -62,7 +62,7 @@ func Compile(ctx context.Context, b Build, progress func(Progress)) (*Compiled, 
 	steps := 0
 	out, err := runLogged(ctx, CompileCmd(b), b.BuildLog(), func(line string) {
 		p, ok := parseProgress(line)
-		if !ok {
+		if !ok || p.Done < steps { // less: a step that builds a project of its own
 			return
 		}
 		steps = p.Done
