@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"payload/internal/testkit"
 )
 
 // clicks does what a reader does, and writes down what is then shown.
@@ -28,16 +30,7 @@ document.body.innerHTML = "<pre id=seen></pre>"; document.querySelector("#seen")
 
 // TestPageInABrowser opens the page in a real one and uses its filters and keys.
 func TestPageInABrowser(t *testing.T) {
-	var browser string
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
-		if path, err := exec.LookPath(name); err == nil {
-			browser = path
-			break
-		}
-	}
-	if browser == "" {
-		t.Skip("no Chromium is on PATH: apt-get install chromium")
-	}
+	browser := testkit.Browser(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "page.html")
 	if err := os.WriteFile(file, []byte(strings.Replace(written(t, HTML, sample()), "</html>", clicks, 1)), 0o644); err != nil {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"payload/internal/report"
+	"payload/internal/testkit"
 )
 
 func example() Page {
@@ -75,23 +75,10 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// browser finds a Chromium. Where there is none the test says so and is
-// skipped; in CI that would hide a fault, so there it fails.
+// browser starts a real one.
 func browser(t *testing.T) context.Context {
 	t.Helper()
-	path := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"} {
-		if found, err := exec.LookPath(name); err == nil {
-			path = found
-			break
-		}
-	}
-	if path == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("no Chromium is on PATH")
-		}
-		t.Skip("no Chromium is on PATH: apt-get install chromium")
-	}
+	path := testkit.Browser(t)
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1200, 900),
 		chromedp.Flag("disable-background-networking", true), chromedp.WSURLReadTimeout(90*time.Second))
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), opts...)
