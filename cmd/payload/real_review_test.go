@@ -42,7 +42,7 @@ func TestRealReview(t *testing.T) {
 	payload(t, args...) // fills the store and the cache of evaluated options
 	page := filepath.Join(t.TempDir(), "page.html")
 	began, before := time.Now(), spent(t)
-	code, stdout, _ := payload(t, append(args, "--html", page)...)
+	code, stdout, _ := payload(t, append(args, "--output", page)...)
 	took := spent(t) - before
 	if code != exitFindings {
 		t.Errorf("exit code %d, want %d", code, exitFindings)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -42,21 +43,26 @@ func (f *reportFlags) check(cmd *cobra.Command, a *app) error {
 	return nil
 }
 
-// write prints a report and writes its files. Files come first: a reader of
-// stdout that stops early must not cost them.
+// write prints a report and writes its files.
 func (f *reportFlags) write(a *app, r report.Report) error {
+	return f.writeBy(a, func(w io.Writer, format report.Format) error { return report.Write(w, format, r) })
+}
+
+// writeBy is write for a verb that has forms of its own. Files come first: a
+// reader of stdout that stops early must not cost them.
+func (f *reportFlags) writeBy(a *app, write func(w io.Writer, format report.Format) error) error {
 	for _, file := range f.files {
 		format, err := report.FormatOf(file)
 		if err != nil {
 			return err
 		}
 		var b bytes.Buffer
-		if err := report.Write(&b, format, r); err != nil {
+		if err := write(&b, format); err != nil {
 			return err
 		}
 		if err := atomicfile.Write(file, b.Bytes(), 0o644); err != nil {
 			return err
 		}
 	}
-	return report.Write(a.stdout, report.Format(f.format), r)
+	return write(a.stdout, report.Format(f.format))
 }

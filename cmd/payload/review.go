@@ -1,17 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"payload/internal/atomicfile"
 	"payload/internal/config"
 	"payload/internal/report"
 	"payload/internal/review"
@@ -22,13 +21,12 @@ import (
 
 type reviewOptions struct {
 	sourceFlags
+	reportFlags
 	component string
 	old, new  string
 	configure string
 	commits   bool
 	run       []string
-	markdown  string
-	html      string
 }
 
 func newReviewCmd(a *app, do func(context.Context, *app, reviewOptions) error) *cobra.Command {
@@ -46,7 +44,7 @@ sub-project with nothing set; the answer is kept. With --run two staged payloads
 are started and asked too: their help, properties, models, a stream, their log.
 
 Exit code 0 without errors, 3 with them.`,
-		Example: "  payload review llama.cpp b10454..b11312 --html review.html",
+		Example: "  payload review llama.cpp b10454..b11312 --output review.html",
 		Args:    args(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, pos []string) error {
 			opts.component = pos[0]
@@ -60,14 +58,8 @@ Exit code 0 without errors, 3 with them.`,
 			if !slices.Contains([]string{"auto", "never"}, opts.configure) {
 				return usage("--configure %s: it is auto or never", opts.configure)
 			}
-			out := 0
-			for _, to := range []bool{a.json, opts.markdown == "-", opts.html == "-"} {
-				if to {
-					out++
-				}
-			}
-			if out > 1 {
-				return usage("only one of --json, --markdown - and --html - can go to stdout")
+			if err := opts.check(cmd, a); err != nil {
+				return err
 			}
 			if len(opts.run) != 0 && len(opts.run) != 2 {
 				return usage("--run takes two payloads: OLDDIR,NEWDIR")
@@ -79,43 +71,34 @@ Exit code 0 without errors, 3 with them.`,
 	cmd.Flags().StringVar(&opts.configure, "configure", "auto", "evaluate the defaults of build options by configuring both refs: `auto` or never")
 	cmd.Flags().BoolVar(&opts.commits, "commits", false, "name the upstream commit of each finding, fetching upstream's history if it is not here yet")
 	cmd.Flags().StringSliceVar(&opts.run, "run", nil, "start and ask two staged payloads: `OLDDIR,NEWDIR`")
-	cmd.Flags().StringVar(&opts.markdown, "markdown", "", "write a pull-request comment to `FILE` (- for stdout)")
-	cmd.Flags().StringVar(&opts.html, "html", "", "write a page that needs nothing else to `FILE` (- for stdout)")
-	cmd.Flags().BoolVar(&a.json, "json", false, "print the findings as JSON")
+	opts.reportFlags.add(cmd, a)
 	return cmd
 }
 
 func runReview(ctx context.Context, a *app, opts reviewOptions) error {
-	res, repo, err := reviewOf(ctx, a, opts)
+	res, w, err := reviewOf(ctx, a, opts)
 	if err != nil {
 		return err
 	}
-	for _, out := range []struct {
-		file  string
-		write func(*bytes.Buffer) error
-	}{
-		{opts.markdown, func(b *bytes.Buffer) error { return review.Markdown(b, res) }},
-		{opts.html, func(b *bytes.Buffer) error {
-			p, err := review.Page(ctx, repo.Store().Repo(), res)
+	err = opts.writeBy(a, func(out io.Writer, format report.Format) error {
+		switch format {
+		case report.Text:
+			review.Text(out, res)
+			return nil
+		case report.Markdown:
+			return review.Markdown(out, res)
+		case report.HTML:
+			p, err := review.Page(ctx, w.Store().Repo(), res)
 			if err != nil {
 				return err
 			}
-			return page.Write(b, p)
-		}},
-	} {
-		if out.file == "" {
-			continue
+			return page.Write(out, p)
 		}
-		if err := a.writeOut(out.file, out.write); err != nil {
-			return err
-		}
-	}
-	switch {
-	case a.json:
-		err = a.printJSON(res)
-	case opts.markdown != "-" && opts.html != "-":
-		review.Text(a.stdout, res)
-	}
+		return report.Write(out, format, report.Report{
+			Schema: review.Schema, Title: "payload review", Summary: res.Summary(), Findings: res.Findings,
+			Fallback: config.FileName, Body: res,
+		})
+	})
 	if err != nil {
 		return err
 	}
@@ -124,19 +107,6 @@ func runReview(ctx context.Context, a *app, opts reviewOptions) error {
 		return &reported{code: exitFindings}
 	}
 	return nil
-}
-
-// writeOut writes a whole file, or to stdout for "-".
-func (a *app) writeOut(file string, write func(*bytes.Buffer) error) error {
-	var b bytes.Buffer
-	if err := write(&b); err != nil {
-		return err
-	}
-	if file == "-" {
-		_, err := a.stdout.Write(b.Bytes())
-		return err
-	}
-	return atomicfile.Write(file, b.Bytes(), 0o644)
 }
 
 // reviewOf makes the review.

@@ -95,10 +95,15 @@ func newRootCmd(a *app) *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if a.echo {
 				cmd.SetContext(run.WithEcho(cmd.Context(), a.voice))
 			}
+			// Flags that exclude each other are a command line that can't be understood, too.
+			if err := cmd.ValidateFlagGroups(); err != nil {
+				return &usageError{err: err, command: cmd.CommandPath()}
+			}
+			return nil
 		},
 	}
 	root.PersistentFlags().StringVarP(&a.dir, "directory", "C", ".", "work in `DIR` instead of here")
