@@ -28,18 +28,19 @@ const (
 type bestFlags struct {
 	presets        []string // that must still configure
 	maxReviewLines int
+	withCoupled    bool // coupled components may move too
 }
 
 // findBest searches for the best ref of a component: the series applies, the
-// coupled pins agree, the presets configure. along holds the refs of coupled
-// components that are to move too.
-func (a *app) findBest(ctx context.Context, w *workspace.Workspace, name string, f bestFlags, along map[string]string) (search.Found, error) {
-	checks := []search.Check{search.CoupledCheck(w, name, along)}
+// coupled pins agree, the presets configure.
+func (a *app) findBest(ctx context.Context, w *workspace.Workspace, name string, f bestFlags) (search.Found, error) {
+	options := search.Options{History: true, Tell: a.voice.Say}
+	checks := []search.Check{search.CoupledCheck(w, name, f.withCoupled, options)}
 	if len(f.presets) > 0 {
 		checks = append(checks, a.configures(w, name, f.presets))
 	}
 	return search.Best(ctx, w, name, search.BestOptions{
-		Options: search.Options{History: true, Tell: a.voice.Say}, Checks: checks, MaxReviewLines: f.maxReviewLines,
+		Options: options, Checks: checks, MaxReviewLines: f.maxReviewLines,
 	})
 }
 
@@ -92,7 +93,7 @@ func (a *app) refNamed(ctx context.Context, w *workspace.Workspace, name, ref st
 		a.voice.Say("%s: latest is %s, %s after the pin %s", name, latest, count(behind, "ref"), refs.Pinned.Ref)
 		return latest, nil, nil
 	case refBest:
-		found, err := a.findBest(ctx, w, name, f, nil)
+		found, err := a.findBest(ctx, w, name, f)
 		if err != nil {
 			return "", nil, err
 		}
@@ -154,7 +155,7 @@ func bestInWords(f search.Found) string {
 	case f.Latest == f.Pinned:
 		return fmt.Sprintf("nothing comes after the pin %s", f.Pinned)
 	case f.Ref == f.Pinned:
-		return fmt.Sprintf("best is the pin itself, %s: none of the %s after it will do", f.Ref, count(f.Behind, "ref"))
+		return fmt.Sprintf("best is the pin itself, %s; none of what comes after it will do: %s", f.Ref, count(f.Behind, "ref"))
 	case f.Behind == 0:
 		return fmt.Sprintf("best is the latest, %s, %s after the pin %s", f.Ref, count(f.Ahead, "ref"), f.Pinned)
 	}
@@ -167,6 +168,17 @@ func count(n int, thing string) string {
 		return "1 " + thing
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// check says which of them go with another ref than best.
+func (f bestFlags) check(ref string) error {
+	if ref != refBest && (len(f.presets) > 0 || f.maxReviewLines != 0) {
+		return errors.New("--configures and --max-review-lines belong to --ref best")
+	}
+	if f.maxReviewLines < 0 {
+		return fmt.Errorf("--max-review-lines %d: at least one line has to change", f.maxReviewLines)
+	}
+	return nil
 }
 
 // add adds the flags that only mean something for a best ref.

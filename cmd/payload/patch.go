@@ -50,6 +50,9 @@ the first ref at which each patch breaks are told too.`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, pos []string) error {
 			opts.component = pos[0]
+			if err := opts.bestFlags.check(opts.ref); err != nil {
+				return &usageError{err: err, command: cmd.CommandPath()}
+			}
 			return do(cmd.Context(), a, opts)
 		},
 	}

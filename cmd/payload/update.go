@@ -22,17 +22,16 @@ import (
 type updateOptions struct {
 	sourceFlags
 	bestFlags
-	component   string // empty with one of the three that go on
-	ref         string
-	base        string
-	withCoupled bool
-	dryRun      bool
-	preset      string
-	presetSet   bool
-	noBuild     bool
-	jobs        int
-	commit      bool
-	commitSet   bool
+	component string // empty with one of the three that go on
+	ref       string
+	base      string
+	dryRun    bool
+	preset    string
+	presetSet bool
+	noBuild   bool
+	jobs      int
+	commit    bool
+	commitSet bool
 
 	goOn   bool
 	skip   bool
@@ -74,7 +73,7 @@ and leaves the repository as it was. A killed update goes on with --continue.`,
 	f := cmd.Flags()
 	f.StringVar(&opts.ref, "ref", "", "the `REF` to move to; also latest and best")
 	f.StringVar(&opts.base, "base", "", "report against the pin at this `REF` of the repository (default: where the branch left the main one)")
-	f.BoolVar(&opts.withCoupled, "with-coupled", false, "move the components too that the new tree wants at another ref")
+	f.BoolVar(&opts.withCoupled, "with-coupled", false, "move the components too that are coupled to this one and disagree with the new ref")
 	f.BoolVarP(&opts.dryRun, "dry-run", "n", false, "tell what would become of each patch and file, and write nothing")
 	f.StringVar(&opts.preset, "build", "", "build and verify this `PRESET` (default: the first of the component's project that this machine can build)")
 	f.BoolVar(&opts.noBuild, "no-build", false, "build nothing")
@@ -112,7 +111,7 @@ func (o updateOptions) check(cmd *cobra.Command) error {
 	case ways > 0 && (o.ref != "" || o.base != "" || o.withCoupled || o.dryRun):
 		return errors.New("--ref, --base, --with-coupled and --dry-run belong to a new update")
 	}
-	return nil
+	return o.bestFlags.check(o.ref)
 }
 
 func runUpdate(ctx context.Context, a *app, opts updateOptions) error {
@@ -355,8 +354,8 @@ func (a *app) adviseOnUpdate(r update.Result) {
 	for _, k := range r.Coupled {
 		if !k.Agrees {
 			a.voice.Say("warning: %s", k)
-			if k.Wants != "" && len(r.Updates) > 0 && k.Component == r.Updates[0].Component {
-				a.voice.Say("hint: payload update %s --ref %s; --with-coupled moves both", k.Other, k.Wants)
+			if len(r.Updates) > 0 { // said again, it moves nothing twice
+				a.voice.Say("hint: payload update %s --ref %s --with-coupled", r.Updates[0].Component, r.Updates[0].To)
 			}
 		}
 	}

@@ -297,19 +297,27 @@ func (s *prober) step(ctx context.Context, best int, search *asked) (*Step, erro
 }
 
 // CoupledCheck asks whether the pins that are coupled to name's agree with a
-// ref of it. refs are those of components that move along.
-func CoupledCheck(w *workspace.Workspace, name string, refs map[string]string) Check {
+// ref of it; with along, whether there are refs at which they would.
+func CoupledCheck(w *workspace.Workspace, name string, along bool, opts Options) Check {
 	return Check{Name: "coupled pins", Do: func(ctx context.Context, ref string) (bool, string, error) {
-		moved := map[string]string{name: ref}
-		for other, at := range refs {
-			moved[other] = at
-		}
-		list, err := w.Coupled(ctx, name, moved)
+		list, err := w.Coupled(ctx, name, map[string]string{name: ref})
 		if err != nil {
 			return false, "", err
 		}
 		for _, a := range list {
-			if !a.Agrees {
+			agrees := a.Agrees
+			switch {
+			case agrees || !along:
+			case a.Component == name:
+				agrees = a.Wants != ""
+			default:
+				other, err := Wanting(ctx, w, a.Component, name, ref, opts)
+				if err != nil {
+					return false, "", err
+				}
+				agrees = other != ""
+			}
+			if !agrees {
 				return false, a.String(), nil
 			}
 		}
@@ -318,19 +326,17 @@ func CoupledCheck(w *workspace.Workspace, name string, refs map[string]string) C
 }
 
 // Wanting finds the newest ref of name whose tree wants other at otherRef, for
-// moving both at once. It is empty where none of the refs that were asked does;
-// those before the pin are not looked at.
+// moving both at once. It is empty where none does.
 func Wanting(ctx context.Context, w *workspace.Workspace, name, other, otherRef string, opts Options) (string, error) {
 	list, err := List(ctx, w, name, opts)
 	if err != nil {
 		return "", err
 	}
-	newer, _, err := list.Newer()
-	if err != nil {
-		return "", err
-	}
 	// Newest first and not by halves: what is wanted rises and then passes by.
-	for _, ref := range slices.Backward(append([]string{list.Pinned.Ref}, newer...)) {
+	for _, ref := range slices.Backward(list.All) {
+		if ref != list.Pinned.Ref && pin.PassedOver(list.Pinned.Component, ref) != "" {
+			continue
+		}
 		agreed, err := w.Coupled(ctx, name, map[string]string{name: ref, other: otherRef})
 		if missing, ok := errors.AsType[*source.NoSourceError](err); ok && source.Passable(ctx, err) && missing.Ref == ref {
 			continue

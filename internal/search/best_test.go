@@ -306,11 +306,14 @@ components:
 		}
 	}
 	// As a check of the best ref: no later binding goes with the pinned engine.
-	f, err := Best(t.Context(), w, "binding", BestOptions{Checks: []Check{CoupledCheck(w, "binding", nil)}})
+	f, err := Best(t.Context(), w, "binding", BestOptions{Checks: []Check{CoupledCheck(w, "binding", false, Options{})}})
 	if err != nil || f.Ref != "b11" || f.Next == nil || f.Next.Check != "coupled pins" || !strings.Contains(f.Next.Why, "binding b12 wants engine b2, and b1 is pinned (deps:1)") {
 		t.Errorf("%+v, next %+v, %v", f, f.Next, err)
 	}
-	if f, err = Best(t.Context(), w, "binding", BestOptions{Checks: []Check{CoupledCheck(w, "binding", map[string]string{"engine": "b3"})}}); err != nil || f.Ref != "b15" {
-		t.Errorf("with the engine at b3: %s, %v", f.Ref, err)
+	// Where both may move, each side is looked at.
+	for name, want := range map[string]string{"binding": "b16", "engine": "b4"} {
+		if f, err = Best(t.Context(), w, name, BestOptions{Checks: []Check{CoupledCheck(w, name, true, Options{})}}); err != nil || f.Ref != want {
+			t.Errorf("%s with what is coupled: %s, %v", name, f.Ref, err)
+		}
 	}
 }

@@ -336,29 +336,23 @@ func (b *bisector) save() error {
 
 func (b *bisector) logs() string { return filepath.Join(b.dir, "logs") }
 
-// search asks both ends and then halves the way between them.
+// search asks both ends and then halves the way between them. Where the first
+// end decides, the second is not asked: a probe may be a build of an hour.
 func (b *bisector) search(ctx context.Context) error {
 	s := &b.state
-	old, err := b.mark(ctx, s.Old)
+	old, err := b.end(ctx, s.Old)
 	if err != nil {
 		return err
 	}
-	new, err := b.mark(ctx, s.New)
-	if err != nil {
-		return err
-	}
-	for _, p := range s.Asked {
-		// A shell says so of a command that isn't there: no word about the ref.
-		missing := p.Ref == s.Old && (p.Exit == exitNoCommand || p.Exit == exitNoProgram)
-		if missing || p.Mark == Skip && (p.Ref == s.Old || p.Ref == s.New) {
-			return &BisectEndError{Component: s.Component, Ref: p.Ref, Why: p.Why}
-		}
-	}
-	switch {
-	case old == Bad:
+	if old == Bad {
 		s.Outcome, s.FirstBad = BadAtOld, s.Old
 		return nil
-	case new == Good:
+	}
+	new, err := b.end(ctx, s.New)
+	if err != nil {
+		return err
+	}
+	if new == Good {
 		s.Outcome, s.LastGood = GoodAtNew, s.New
 		return nil
 	}
@@ -378,6 +372,22 @@ func (b *bisector) search(ctx context.Context) error {
 		s.Outcome, s.Skipped = FoundAmong, s.Refs[last+1:first]
 	}
 	return nil
+}
+
+// end asks an end of the range, which has to tell something.
+func (b *bisector) end(ctx context.Context, ref string) (Mark, error) {
+	mark, err := b.mark(ctx, ref)
+	if err != nil {
+		return mark, err
+	}
+	for _, p := range b.state.Asked {
+		// A shell says so of a command that isn't there: no word about the ref.
+		missing := ref == b.state.Old && (p.Exit == exitNoCommand || p.Exit == exitNoProgram)
+		if p.Ref == ref && (missing || mark == Skip) {
+			return mark, &BisectEndError{Component: b.state.Component, Ref: ref, Why: p.Why}
+		}
+	}
+	return mark, nil
 }
 
 // mark asks one ref, unless it was asked before.

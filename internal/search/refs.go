@@ -206,9 +206,16 @@ func (r Refs) Range(old, new string) ([]string, error) {
 		return nil, &NotListedError{Component: r.Pinned.Component.Name, Ref: ref, Why: why}
 	}
 	if at[old] >= at[new] {
-		return nil, fmt.Errorf("reading the range %s..%s: %s does not come before %s", old, new, old, new)
+		return nil, &RangeError{Component: r.Pinned.Component.Name, Old: old, New: new}
 	}
 	return r.All[at[old]+1 : at[new]+1], nil
+}
+
+// RangeError is a range whose ends come in the wrong order, or are one.
+type RangeError struct{ Component, Old, New string }
+
+func (e *RangeError) Error() string {
+	return fmt.Sprintf("reading the range %s..%s: %s does not come before %s", e.Old, e.New, e.Old, e.New)
 }
 
 // NotListedError is a ref that isn't among a component's tags.
