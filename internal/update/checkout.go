@@ -121,6 +121,12 @@ func (c checkout) committable(ctx context.Context) error {
 // remember notes what the commits will change.
 func (c checkout) remember(ctx context.Context, paths []string) (*committed, error) {
 	b := &committed{Index: map[string]string{}}
+	for _, path := range paths {
+		dir, err := filepath.EvalSymlinks(filepath.Dir(filepath.Join(c.root, filepath.FromSlash(path))))
+		if _, below := (place{c.root}).below(dir); err == nil && !below {
+			return nil, &NotCommittableError{Why: path + " lies outside of the repository, behind a link"}
+		}
+	}
 	var err error
 	if b.Head, err = c.git(ctx, "rev-parse", "HEAD"); err != nil {
 		return nil, fmt.Errorf("committing the update: %w", err)
@@ -173,6 +179,15 @@ func (c checkout) commit(ctx context.Context, paths []string, message string) (i
 		return fail(err)
 	}
 	return id, nil
+}
+
+// since lists the commits after one, oldest first.
+func (c checkout) since(ctx context.Context, head string) ([]string, error) {
+	out, err := c.git(ctx, "rev-list", "--reverse", "--first-parent", head+"..HEAD")
+	if err != nil {
+		return nil, fmt.Errorf("committing the update: %w", err)
+	}
+	return append([]string{}, strings.Fields(out)...), nil
 }
 
 // uncommit takes the update's commits back. It refuses to take back others.

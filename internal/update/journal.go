@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,6 +35,7 @@ type entry struct {
 	Path string `json:"path"` // relative to the root, with forward slashes
 	Old  string `json:"old"`  // fingerprints
 	New  string `json:"new"`
+	Link string `json:"link,omitempty"` // what it names, of a link that goes
 }
 
 type journal struct {
@@ -47,6 +49,45 @@ type content struct {
 	mode os.FileMode
 }
 
+// content is where a file's content lies: every link on the way followed, so
+// that two names of one file are one. What leads out of the repository keeps
+// its name.
+func (p place) content(name string) string {
+	real, err := filepath.EvalSymlinks(filepath.Join(p.root, filepath.FromSlash(name)))
+	if err != nil { // not there yet
+		return p.name(name)
+	}
+	if rel, ok := p.below(real); ok {
+		return rel
+	}
+	return path.Clean(name)
+}
+
+// name is where a file's name lies: its folder without links, and then the
+// name, which may be a link's.
+func (p place) name(name string) string {
+	full := filepath.Join(p.root, filepath.FromSlash(name))
+	dir, err := filepath.EvalSymlinks(filepath.Dir(full))
+	if err != nil {
+		return path.Clean(name)
+	}
+	if rel, ok := p.below(filepath.Join(dir, filepath.Base(full))); ok {
+		return rel
+	}
+	return path.Clean(name)
+}
+
+// below is a path without links as one of the repository; false where it lies
+// outside.
+func (p place) below(real string) (string, bool) {
+	root, err := filepath.EvalSymlinks(p.root)
+	if err != nil {
+		return "", false
+	}
+	rel, err := filepath.Rel(root, real)
+	return filepath.ToSlash(rel), err == nil && filepath.IsLocal(rel)
+}
+
 // absent is the fingerprint of no file.
 const absent = "absent"
 
@@ -55,6 +96,9 @@ const absent = "absent"
 type ChangedError struct {
 	Doing string
 	Paths []string
+	// Kept names, for each path, the copy of it that would be put there, relative
+	// to the root; empty where it would go. It is nil while nothing is written.
+	Kept []string
 }
 
 func (e *ChangedError) Error() string {
@@ -109,6 +153,9 @@ func (p place) prepare(files map[string]*content, want map[string]string, at fun
 			if err := copyFile(full, p.internal("old", fmt.Sprint(i))); err != nil {
 				return fail(err)
 			}
+		}
+		if to, err := os.Readlink(full); err == nil && files[path] == nil {
+			e.Link = to
 		}
 		if c := files[path]; c != nil {
 			e.New = c.fingerprint()
@@ -168,13 +215,23 @@ func (p place) read() (*journal, error) {
 	return &j, nil
 }
 
-// forward puts the new files into their places, back the old ones.
-func (p place) forward(j journal, at func(string)) error {
-	return p.settle(j, "new", "writing the update", func(e entry) string { return e.New }, at)
+// side is one of the two versions that the journal keeps of each file.
+type side struct {
+	name  string // its folder
+	doing string
+	of    func(entry) string // its fingerprint
 }
 
+var (
+	newSide = side{"new", "writing the update", func(e entry) string { return e.New }}
+	oldSide = side{"old", "taking the update back", func(e entry) string { return e.Old }}
+)
+
+// forward puts the new files into their places, back the old ones.
+func (p place) forward(j journal, at func(string)) error { return p.settle(j, newSide, at) }
+
 func (p place) back(j journal, at func(string)) error {
-	if err := p.settle(j, "old", "taking the update back", func(e entry) string { return e.Old }, at); err != nil {
+	if err := p.settle(j, oldSide, at); err != nil {
 		return err
 	}
 	for _, dir := range slices.Backward(slices.Sorted(slices.Values(j.Made))) {
@@ -183,31 +240,55 @@ func (p place) back(j journal, at func(string)) error {
 	return nil
 }
 
-func (p place) settle(j journal, side, doing string, want func(entry) string, at func(string)) error {
-	fail := func(err error) error { return fmt.Errorf("%s: %w", doing, err) }
-	changed := &ChangedError{Doing: doing}
+// left lists the entries whose files aren't as one side has them. A file that
+// neither side knows is a *ChangedError.
+func (p place) left(j journal, to side) ([]int, error) {
+	changed := &ChangedError{Doing: to.doing}
 	var todo []int
 	for i, e := range j.Files {
 		now, err := fingerprint(filepath.Join(p.root, filepath.FromSlash(e.Path)))
 		switch {
 		case err != nil:
-			return fail(err)
-		case now == want(e):
+			return nil, fmt.Errorf("%s: %w", to.doing, err)
+		case now == to.of(e):
 		case now == e.Old || now == e.New:
 			todo = append(todo, i)
 		default:
 			changed.Paths = append(changed.Paths, e.Path)
+			kept := ""
+			if to.of(e) != absent {
+				kept = path.Join(folder, ".state", to.name, fmt.Sprint(i))
+			}
+			changed.Kept = append(changed.Kept, kept)
 		}
 	}
 	if len(changed.Paths) > 0 {
-		return changed
+		return nil, changed
+	}
+	return todo, nil
+}
+
+func (p place) settle(j journal, to side, at func(string)) error {
+	fail := func(err error) error { return fmt.Errorf("%s: %w", to.doing, err) }
+	todo, err := p.left(j, to)
+	if err != nil {
+		return err
 	}
 	for _, i := range todo {
-		path := filepath.Join(p.root, filepath.FromSlash(j.Files[i].Path))
-		if err := p.put(p.internal(side, fmt.Sprint(i)), path, want(j.Files[i]) == absent); err != nil {
+		e := j.Files[i]
+		full := filepath.Join(p.root, filepath.FromSlash(e.Path))
+		switch {
+		case to.of(e) == absent:
+			err = os.Remove(full)
+		case to.name == oldSide.name && e.Link != "":
+			err = os.Symlink(e.Link, full)
+		default:
+			err = p.put(p.internal(to.name, fmt.Sprint(i)), full)
+		}
+		if err != nil {
 			return fail(err)
 		}
-		at(side + " " + j.Files[i].Path)
+		at(to.name + " " + e.Path)
 	}
 	// Before anything forgets that there was a journal.
 	var dirs []string
@@ -223,11 +304,8 @@ func (p place) settle(j journal, side, doing string, want func(entry) string, at
 	return nil
 }
 
-// put moves one file to its place, or deletes it there.
-func (p place) put(from, path string, gone bool) error {
-	if gone {
-		return os.Remove(path)
-	}
+// put moves one file to its place.
+func (p place) put(from, path string) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target // a link stays one
 	}

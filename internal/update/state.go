@@ -36,7 +36,8 @@ type state struct {
 	Preset  string   `json:"preset"` // to build; empty for none
 	Commit  bool     `json:"commit"`
 	Base    string   `json:"base,omitempty"`
-	Made    []string `json:"made"` // folders that were made for the update, outermost first
+	Coupled bool     `json:"coupled,omitempty"` // components that are coupled to these move, too
+	Made    []string `json:"made"`              // folders that were made for the update, outermost first
 
 	// Inputs are the files that the update read, relative to the root, with
 	// what they were; see fingerprint.
@@ -197,6 +198,10 @@ func (p place) hold() (release func(), err error) {
 // its folder is litter.
 func (p place) clear(s *state, at func(string)) error {
 	if err := os.Remove(p.internal(stateFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("closing the update: %w", err)
+	}
+	// Before the journal goes: a state that came back without one would be another update.
+	if err := atomicfile.SyncDir(p.internal()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("closing the update: %w", err)
 	}
 	at("over")

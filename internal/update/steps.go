@@ -12,6 +12,7 @@ import (
 
 	"payload/internal/patch"
 	"payload/internal/pin"
+	"payload/internal/search"
 	"payload/internal/source"
 	"payload/internal/workspace"
 )
@@ -103,15 +104,8 @@ func (j *job) couplings(ctx context.Context, c *component) error {
 		return err
 	}
 	for _, a := range list {
-		if j.coupled && !a.Agrees && a.Wants != "" && a.Component == c.moved.Component && refs[a.Other] == "" {
-			if err := pin.CheckRef(a.Wants); err != nil {
-				return fmt.Errorf("%s:%d of %s %s: %w", a.Path, a.Line, a.Component, a.Ref, err)
-			}
-			if err := j.take(ctx, a.Other, a.Wants); err != nil {
-				return err
-			}
-			refs[a.Other] = a.Wants
-			a.Has, a.Agrees = a.Wants, true
+		if err := j.along(ctx, c, &a, refs); err != nil {
+			return err
 		}
 		known := slices.IndexFunc(j.result.Coupled, func(k workspace.Agreement) bool {
 			return k.Component == a.Component && k.Other == a.Other && k.Path == a.Path
@@ -121,6 +115,41 @@ func (j *job) couplings(ctx context.Context, c *component) error {
 			continue
 		}
 		j.result.Coupled = append(j.result.Coupled, a)
+	}
+	return nil
+}
+
+// along lets the other side of a coupling move, where that is asked for, the
+// two disagree and a ref is found at which they don't.
+func (j *job) along(ctx context.Context, c *component, a *workspace.Agreement, refs map[string]string) error {
+	own := a.Component == c.moved.Component
+	name, ref := a.Other, a.Wants
+	if !own {
+		name, ref = a.Component, ""
+	}
+	if !j.state.Coupled || a.Agrees || refs[name] != "" || own && ref == "" {
+		return nil
+	}
+	var err error
+	if own {
+		err = pin.CheckRef(ref)
+	} else {
+		ref, err = search.Wanting(ctx, j.w, name, a.Other, c.to.Ref, search.Options{History: true, Tell: j.v.Say})
+	}
+	if err != nil {
+		return fmt.Errorf("%s:%d of %s %s: %w", a.Path, a.Line, a.Component, a.Ref, err)
+	}
+	if ref == "" {
+		return nil
+	}
+	if err := j.take(ctx, name, ref); err != nil {
+		return err
+	}
+	refs[name] = ref
+	if a.Agrees = true; own {
+		a.Has = ref
+	} else {
+		a.Ref, a.Wants = ref, c.to.Ref
 	}
 	return nil
 }
@@ -299,6 +328,7 @@ func (j *job) prove(ctx context.Context) error {
 
 // change notes a file's new content, where it is another than the file has.
 func (j *job) change(path string, data []byte) error {
+	path = j.content(path)
 	full := filepath.Join(j.root, filepath.FromSlash(path))
 	mode := os.FileMode(0o644)
 	old, err := os.ReadFile(full)
@@ -335,7 +365,7 @@ func (j *job) collect(c *component) error {
 	}
 	for _, e := range edits {
 		data := e.New
-		if earlier := j.files[e.Path]; earlier != nil { // copies of two pins in one file
+		if earlier := j.files[j.content(e.Path)]; earlier != nil { // copies of two pins in one file
 			data = pin.RewriteCopies(earlier.data, comp, e.Path, c.to.Ref)
 		}
 		if err := j.change(e.Path, data); err != nil {
@@ -344,7 +374,7 @@ func (j *job) collect(c *component) error {
 	}
 	for _, p := range c.now.Series.Patches {
 		if c.rebased.Files[p.File] == nil {
-			j.files[patchPath(c.now, p.File)] = nil
+			j.files[j.name(patchPath(c.now, p.File))] = nil
 		}
 	}
 	for name, data := range c.rebased.Files {
@@ -361,8 +391,9 @@ func (j *job) group() {
 	for _, c := range j.comps {
 		for _, p := range c.rebased.Carried {
 			if p.Content {
-				inContent[patchPath(c.now, p.File)] = true
-				inContent[patchPath(c.now, p.To)] = p.To != ""
+				for _, path := range []string{patchPath(c.now, p.File), patchPath(c.now, p.To)} {
+					inContent[j.content(path)], inContent[j.name(path)] = true, true
+				}
 			}
 		}
 	}
@@ -436,7 +467,6 @@ func (j *job) commits(ctx context.Context) error {
 		}
 		j.at("remembered HEAD")
 	}
-	j.result.Commits = []string{}
 	for _, half := range []struct {
 		paths   []string
 		message string
@@ -451,9 +481,10 @@ func (j *job) commits(ctx context.Context) error {
 		if id != "" {
 			title, _, _ := strings.Cut(half.message, "\n")
 			j.v.Say("%.12s %s", id, title)
-			j.result.Commits = append(j.result.Commits, id)
 		}
 		j.at("committed")
 	}
-	return nil
+	var err error
+	j.result.Commits, err = repo.since(ctx, j.state.Before.Head) // some may be from before a kill
+	return err
 }

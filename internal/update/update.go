@@ -31,7 +31,7 @@ type Options struct {
 	Component   string
 	Ref         string
 	Base        string // the base branch, for reporting; empty: where the main one was left
-	WithCoupled bool   // components that the new tree wants at another ref move too
+	WithCoupled bool   // components that are coupled to it move too; see Coupled of payload.yaml
 	DryRun      bool   // tell, and write nothing
 	Preset      string // to build; empty for none
 	Commit      bool   // make the two commits
@@ -57,7 +57,6 @@ type job struct {
 	at    func(boundary string) // told at every boundary that a kill may fall on
 
 	dry     bool
-	coupled bool
 	state   *state
 	comps   []*component
 	result  Result
@@ -93,11 +92,11 @@ func Start(ctx context.Context, w *workspace.Workspace, v *voice.Voice, build Bu
 }
 
 func (j *job) start(ctx context.Context, opts Options) error {
-	j.dry, j.coupled = opts.DryRun, opts.WithCoupled
+	j.dry = opts.DryRun
 	if err := pin.CheckRef(opts.Ref); err != nil {
 		return fmt.Errorf("updating %s: %w", opts.Component, err)
 	}
-	j.state = &state{Version: 1, Preset: opts.Preset, Commit: opts.Commit, Base: opts.Base, Decided: map[string]map[string]decided{}}
+	j.state = &state{Version: 1, Preset: opts.Preset, Commit: opts.Commit, Base: opts.Base, Coupled: opts.WithCoupled, Decided: map[string]map[string]decided{}}
 	if err := j.take(ctx, opts.Component, opts.Ref); err != nil {
 		return err
 	}
@@ -183,7 +182,7 @@ func Skip(ctx context.Context, w *workspace.Workspace, v *voice.Voice, build Bui
 	err := j.reopen(ctx, "--skip", how, func() error {
 		at := j.state.Stopped
 		if at == nil {
-			return errNoConflict
+			return ErrNoConflict
 		}
 		j.decide(decided{Verdict: at.Verdict, Detail: at.Detail, Reason: reason})
 		return nil
@@ -191,7 +190,8 @@ func Skip(ctx context.Context, w *workspace.Workspace, v *voice.Voice, build Bui
 	return j.result, err
 }
 
-var errNoConflict = errors.New("--skip: the open update waits for no patch")
+// ErrNoConflict is a --skip while no patch holds the update up.
+var ErrNoConflict = errors.New("--skip: the open update waits for no patch")
 
 // decide records what is settled about the patch that the update stopped at.
 func (j *job) decide(d decided) {
@@ -203,8 +203,7 @@ func (j *job) decide(d decided) {
 	j.state.Stopped = nil
 }
 
-// reopen goes on with the open update once settle has had its say, which it
-// has only as long as nothing is written.
+// reopen goes on with the open update once settle has had its say.
 func (j *job) reopen(ctx context.Context, asked string, how Finish, settle func() error) error {
 	release, err := j.enter(asked, how.Component)
 	if err != nil {
@@ -218,6 +217,9 @@ func (j *job) reopen(ctx context.Context, asked string, how Finish, settle func(
 		j.state.Commit = *how.Commit
 	}
 	if j.journal != nil {
+		if err := settle(); err != nil {
+			return err
+		}
 		if err := j.save(j.state); err != nil {
 			return err
 		}
@@ -294,6 +296,11 @@ func (j *job) abort(ctx context.Context, component string) error {
 		return err
 	}
 	defer release()
+	if j.journal != nil {
+		if _, err := j.left(*j.journal, oldSide); err != nil {
+			return err // before the commits go
+		}
+	}
 	if j.state.Before != nil {
 		var paths []string
 		for _, e := range j.journal.Files {
@@ -333,7 +340,7 @@ func (j *job) take(ctx context.Context, name, ref string) error {
 	if j.state.Inputs == nil {
 		j.state.Inputs = map[string]string{}
 	}
-	for _, path := range inputs(p) {
+	for _, path := range j.inputs(p) {
 		if j.state.Inputs[path], err = fingerprint(filepath.Join(j.root, filepath.FromSlash(path))); err != nil {
 			return fmt.Errorf("reading what %s is made from: %w", name, err)
 		}
@@ -341,16 +348,20 @@ func (j *job) take(ctx context.Context, name, ref string) error {
 	return nil
 }
 
-// inputs lists the files of the repository that an update of p reads.
-func inputs(p workspace.Pinned) []string {
-	paths := []string{config.FileName, pin.LockName, p.Component.Pin}
-	for _, k := range p.Component.Copies {
+// inputs lists the files of the repository that an update reads.
+func (p place) inputs(of workspace.Pinned) []string {
+	paths := []string{config.FileName, pin.LockName, of.Component.Pin}
+	for _, k := range of.Component.Copies {
 		paths = append(paths, k.Path)
 	}
-	for _, f := range p.Series.Patches {
-		paths = append(paths, patchPath(p, f.File))
+	for _, f := range of.Series.Patches {
+		paths = append(paths, patchPath(of, f.File))
 	}
-	return paths
+	var read []string
+	for _, path := range paths {
+		read = append(read, p.content(path), p.name(path))
+	}
+	return read
 }
 
 func patchPath(p workspace.Pinned, file string) string { return path.Join(p.Component.Patches, file) }
