@@ -50,220 +50,283 @@ type reported struct{ code int }
 
 func (e *reported) Error() string { return fmt.Sprintf("exit status %d", e.code) }
 
+// rule is a row of the table of errors: what becomes of an error that is its
+// own. One that it leaves to the rows below has code 0.
+type rule func(err error) failure
+
+// of is the row of a type of errors.
+func of[E error](what func(e E) failure) rule {
+	return func(err error) failure {
+		if e, ok := as[E](err); ok {
+			return what(e)
+		}
+		return failure{}
+	}
+}
+
+// every is the row of a type of errors that all mean the same.
+func every[E error](code int, hint string) rule {
+	return of(func(E) failure { return failure{code: code, hint: hint} })
+}
+
+// is is the row of one error.
+func is(target error, code int, hint string) rule {
+	return func(err error) failure {
+		if errors.Is(err, target) {
+			return failure{code: code, hint: hint}
+		}
+		return failure{}
+	}
+}
+
 // failureOf maps the known errors to exit codes and hints. It is the one
 // place that does.
 func failureOf(ctx context.Context, err error) failure {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return failure{code: exitInterrupted}
 	}
-	if e, ok := as[*reported](err); ok {
-		return failure{code: e.code, quiet: true, told: true}
-	}
-	if _, ok := as[*usageError](err); ok {
-		return failure{code: exitUsage}
-	}
-	if errors.Is(err, config.ErrNoFile) {
-		return failure{code: exitUsage, hint: "run in a repository that has a payload.yaml, name it with -C DIR, or start one: payload init"}
-	}
-	if e, ok := as[*adopt.ExistsError](err); ok {
-		if e.Path == config.FileName {
-			return failure{code: exitFailed, hint: "payload status"}
+	for _, rule := range slices.Concat(ofCommands, ofPins, ofSearches, ofPatches, ofUpdates, ofSources, ofTools, ofBuilds, ofMachine) {
+		if f := rule(err); f.code != exitDone {
+			return f
 		}
-		return failure{code: exitFailed, hint: "look at " + e.Path + " and move it away; nothing was written"}
-	}
-	if errors.Is(err, adopt.ErrNothing) {
-		return failure{code: exitFailed, hint: "payload init --component NAME --upstream URL --ref REF"}
-	}
-	if _, ok := as[*config.UnknownComponentError](err); ok {
-		return failure{code: exitUsage, hint: "payload status"}
-	}
-	if _, ok := as[*drift.UnknownCheckError](err); ok {
-		return failure{code: exitUsage, hint: "payload drift --explain"}
-	}
-	if e, ok := as[*ci.NoBaseError](err); ok {
-		if e.Shallow {
-			return failure{code: exitFailed, hint: "git fetch --unshallow; in a workflow: actions/checkout with fetch-depth: 0"}
-		}
-		return failure{code: exitFailed, hint: "git fetch origin, and name a commit that is here: --base origin/main"}
-	}
-	if e, ok := as[*pin.Disagreement](err); ok {
-		return failure{code: exitFindings, hint: "payload lock " + e.Component}
-	}
-	if e, ok := as[*pin.MovedTagError](err); ok {
-		return failure{code: exitFailed, hint: "if the move is meant: payload lock " + e.Component}
-	}
-	if e, ok := as[*pin.CopyError](err); ok {
-		return failure{code: exitFailed, hint: "correct the copies of " + e.Component + " in " + config.FileName}
-	}
-	if e, ok := as[*search.UnorderedError](err); ok {
-		return failure{code: exitFailed, hint: "name the ref itself, or the tags of " + e.Component + " that are versions, in " + config.FileName}
-	}
-	if _, ok := as[*search.NotListedError](err); ok {
-		return failure{code: exitUsage, hint: "payload status"}
-	}
-	if e, ok := as[*search.BisectOpenError](err); ok {
-		return failure{code: exitFailed, hint: "payload bisect " + e.Component + " --continue, or --abort to forget it"}
-	}
-	if e, ok := as[*search.NoBisectionError](err); ok {
-		return failure{code: exitUsage, hint: "payload bisect " + e.Component + " OLD..NEW -- COMMAND"}
-	}
-	if e, ok := as[*search.BisectStopError](err); ok {
-		return failure{code: exitFailed, hint: "less " + e.Log + "; payload bisect " + e.Component + " --continue asks that ref again"}
-	}
-	if e, ok := as[*search.BisectEndError](err); ok {
-		return failure{code: exitFailed, hint: "payload bisect " + e.Component + " --abort, then choose another end"}
-	}
-	if e, ok := as[*patch.ConflictError](err); ok {
-		return failure{code: exitConflict, hint: "payload patch check " + e.Report.Component}
-	}
-	if e, ok := as[*noPatchesError](err); ok {
-		return failure{code: exitFailed, hint: "add \"patches: FOLDER\" to " + e.component + " in " + config.FileName}
-	}
-	if _, ok := as[*source.MergeError](err); ok {
-		return failure{code: exitFailed, hint: "import the commits that it merged, one by one"}
-	}
-	if e, ok := as[*noCommitError](err); ok {
-		return failure{code: exitFailed, hint: "import a file in its place, made where the commit is: git format-patch -1 " + e.commit}
-	}
-	if e, ok := as[*noSuchPatchError](err); ok {
-		return failure{code: exitUsage, hint: "payload patch check " + e.component}
-	}
-	if e, ok := as[*patch.NoWorkFolderError](err); ok {
-		return failure{code: exitFailed, hint: "payload patch new COMPONENT --title TITLE opens " + e.Dir}
-	}
-	if errors.Is(err, patch.ErrNothing) {
-		return failure{code: exitFailed, hint: "edit the files of the work folder first"}
-	}
-	if e, ok := as[*patch.StaleError](err); ok {
-		return failure{code: exitFailed, hint: "git -C " + e.Dir + " diff; then delete build/patch and open the series again: payload patch new"}
-	}
-	if e, ok := as[*patch.UntitledError](err); ok {
-		return failure{code: exitFailed, hint: "git -C " + e.Dir + " commit -a"}
-	}
-	if e, ok := as[*patch.WorkError](err); ok {
-		return failure{code: exitFailed, hint: "git -C " + e.Dir + " status; when nothing in it is needed any more, delete the folder"}
-	}
-	if e, ok := as[*update.ConflictError](err); ok && e.Conflict.Folder == "" {
-		return failure{code: exitConflict, hint: "without --dry-run it is opened, to be resolved"}
-	}
-	if e, ok := as[*update.ConflictError](err); ok {
-		return failure{code: exitConflict, hint: "resolve it in " + e.Conflict.Folder + " (git status, git add), then: payload update --continue; or: --skip --reason TEXT, --abort"}
-	}
-	if e, ok := as[*patch.UnresolvedError](err); ok {
-		return failure{code: exitConflict, hint: "git -C " + e.Dir + " status; then: payload update --continue; or: --skip --reason TEXT, --abort"}
-	}
-	if e, ok := as[*update.OpenError](err); ok && !e.Busy {
-		return failure{code: exitFailed, hint: "payload update --continue, or payload update --abort"}
-	}
-	if _, ok := as[*update.NoneOpenError](err); ok {
-		return failure{code: exitUsage, hint: "payload update COMPONENT --ref REF"}
-	}
-	if e, ok := as[*update.ChangedError](err); ok {
-		return failure{code: exitFailed, hint: "git diff -- " + strings.Join(e.Paths, " ") + "; put them back as they were, then run the command again; nothing was lost"}
-	}
-	if _, ok := as[*update.NotCommittableError](err); ok {
-		return failure{code: exitFailed, hint: "git status; or leave --commit out"}
-	}
-	if _, ok := as[*update.BaseError](err); ok {
-		return failure{code: exitUsage, hint: "git branch -a"}
-	}
-	if _, ok := as[*source.DigestError](err); ok {
-		return failure{code: exitVerification, hint: "compare the digest in payload.yaml with the publisher's; nothing of the download was used"}
-	}
-	if e, ok := as[*source.MismatchError](err); ok {
-		return failure{code: exitVerification, hint: "if the new content is meant: payload lock " + e.Component}
-	}
-	if e, ok := as[*source.DamagedError](err); ok && e.Override {
-		return failure{code: exitVerification, hint: "keep " + e.Path + " still while it is built from"}
-	}
-	if e, ok := as[*source.DamagedError](err); ok {
-		return failure{code: exitVerification, hint: "payload source " + e.Component + " --repair"}
-	}
-	if errors.Is(err, run.ErrDamaged) {
-		return failure{code: exitVerification, hint: "payload cache prune --damaged; what is missing then is read from its sources again"}
-	}
-	if e, ok := as[*workspace.PrebuiltError](err); ok {
-		return failure{code: exitFailed, hint: "compile it: payload build --preset " + e.Preset + " --provider source"}
-	}
-	if _, ok := as[*build.ProviderError](err); ok {
-		return failure{code: exitUsage, hint: "leave --provider out"}
-	}
-	if e, ok := as[*build.NoCrossError](err); ok {
-		return failure{code: exitUsage, hint: "payload build --preset " + e.Preset}
-	}
-	if _, ok := as[*config.UnknownToolchainError](err); ok {
-		return failure{code: exitPrerequisite, hint: "add one for this machine to toolchains in " + config.FileName}
-	}
-	if e, ok := as[*doctor.MissingError](err); ok && e.Cross {
-		return failure{code: exitPrerequisite, hint: "with a toolchain for this machine: payload build --preset " + e.Preset + " --cross"}
-	}
-	if e, ok := as[*doctor.MissingError](err); ok {
-		return failure{code: exitPrerequisite, hint: howToGet(e.Missing, e.Preset)}
-	}
-	if e, ok := as[*doctor.NotRootError](err); ok {
-		return failure{code: exitPrerequisite, hint: "as root: " + strings.ReplaceAll(pasteable(e.Commands), "sudo ", "")}
-	}
-	if e, ok := as[*launcherError](err); ok {
-		return failure{code: exitUsage, hint: "payload build --launcher none, or install " + e.name}
-	}
-	if e, ok := as[*run.MissingError](err); ok {
-		if !slices.Contains(doctor.Known(), e.Tool) && e.Tool != "python3" {
-			return failure{code: exitPrerequisite, hint: "install " + e.Tool}
-		}
-		return failure{code: exitPrerequisite, hint: "payload doctor --fix"}
-	}
-	if e, ok := as[*source.NoSourceError](err); ok {
-		return failure{code: exitFailed, hint: "with a folder of your own: payload source " + e.Component + " --source " + e.Component + "=DIR"}
-	}
-	if e, ok := as[*build.UnverifiedError](err); ok && e.NoDevice {
-		return failure{code: exitVerification, hint: "choose a device with the variable of its driver, or build without running it: payload build --no-run --preset " + e.Preset}
-	}
-	if e, ok := as[*build.UnverifiedError](err); ok {
-		return failure{code: exitVerification, hint: "payload verify " + e.Dir}
-	}
-	if _, ok := as[*verify.FolderError](err); ok {
-		return failure{code: exitUsage, hint: "name a staged tree: payload verify dist/PRESET"}
-	}
-	if _, ok := as[*verify.NotAskableError](err); ok {
-		return failure{code: exitFailed, hint: "name two staged payloads that this machine can run: --run OLDDIR,NEWDIR"}
-	}
-	if e, ok := as[*cmakerun.UnknownPresetError](err); ok {
-		if len(e.Nearest) > 0 {
-			return failure{code: exitUsage, hint: "payload build --preset " + e.Nearest[0]}
-		}
-		return failure{code: exitUsage, hint: "payload doctor lists the presets"}
-	}
-	if e, ok := as[*cmakerun.ConfigureError](err); ok && e.Missing != "" {
-		return failure{code: exitPrerequisite, hint: "payload doctor --fix --preset " + e.Preset}
-	}
-	if e, ok := as[*cmakerun.UndeclaredOptionError](err); ok && e.Nearest != "" {
-		return failure{code: exitFailed, hint: "set " + e.Nearest + " in the preset, if that is what is meant"}
-	}
-	if e, ok := as[*cmakerun.UnknownTargetError](err); ok && len(e.Nearest) > 0 {
-		return failure{code: exitFailed, hint: "payload build --preset " + e.Preset + " --target " + e.Nearest[0]}
-	}
-	if e, ok := as[*cmakerun.NoTargetError](err); ok {
-		return failure{code: exitFailed, hint: "the whole output: less " + e.Log}
-	}
-	if e, ok := as[*cmakerun.FolderError](err); ok {
-		return failure{code: exitFailed, hint: "move " + e.Dir + " away, or give the preset another binaryDir"}
-	}
-	if errors.Is(err, run.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) {
-		return failure{code: exitFailed, hint: "free some space, or move the store with PAYLOAD_CACHE, then run the command again"}
-	}
-	if e, ok := as[*cmakerun.CompileError](err); ok && !errors.Is(err, run.ErrNoMemory) {
-		return failure{code: exitFailed, hint: "the whole output: less " + e.Log}
-	}
-	if e, ok := as[*cmakerun.ConfigureError](err); ok {
-		return failure{code: exitFailed, hint: "the whole output: less " + e.Log}
-	}
-	if _, ok := as[*source.StoreError](err); ok {
-		return failure{code: exitFailed, hint: "PAYLOAD_CACHE=DIR names a folder for the store that can be written to"}
-	}
-	if errors.Is(err, run.ErrNoMemory) {
-		return failure{code: exitFailed, hint: "run again with fewer jobs: --jobs 1"}
 	}
 	return failure{code: exitFailed}
+}
+
+// The table. An error that wraps others has the first row that takes it.
+var (
+	ofCommands = []rule{
+		of(func(e *reported) failure { return failure{code: e.code, quiet: true, told: true} }),
+		every[*usageError](exitUsage, ""),
+		is(config.ErrNoFile, exitUsage, "run in a repository that has a payload.yaml, name it with -C DIR, or start one: payload init"),
+		of(func(e *adopt.ExistsError) failure {
+			if e.Path == config.FileName {
+				return failure{code: exitFailed, hint: "payload status"}
+			}
+			return failure{code: exitFailed, hint: "look at " + e.Path + " and move it away; nothing was written"}
+		}),
+		is(adopt.ErrNothing, exitFailed, "payload init --component NAME --upstream URL --ref REF"),
+		every[*config.UnknownComponentError](exitUsage, "payload status"),
+		every[*drift.UnknownCheckError](exitUsage, "payload drift --explain"),
+		of(func(e *ci.NoBaseError) failure {
+			if e.Shallow {
+				return failure{code: exitFailed, hint: "git fetch --unshallow; in a workflow: actions/checkout with fetch-depth: 0"}
+			}
+			return failure{code: exitFailed, hint: "git fetch origin, and name a commit that is here: --base origin/main"}
+		}),
+	}
+
+	ofPins = []rule{
+		of(func(e *pin.Disagreement) failure {
+			return failure{code: exitFindings, hint: "payload lock " + e.Component}
+		}),
+		of(func(e *pin.MovedTagError) failure {
+			return failure{code: exitFailed, hint: "if the move is meant: payload lock " + e.Component}
+		}),
+		of(func(e *pin.CopyError) failure {
+			return failure{code: exitFailed, hint: "correct the copies of " + e.Component + " in " + config.FileName}
+		}),
+	}
+
+	ofSearches = []rule{
+		of(func(e *search.UnorderedError) failure {
+			return failure{code: exitFailed, hint: "name the ref itself, or the tags of " + e.Component + " that are versions, in " + config.FileName}
+		}),
+		every[*search.NotListedError](exitUsage, "payload status"),
+		of(func(e *search.RangeError) failure {
+			if e.Old == e.New {
+				return failure{code: exitUsage, hint: "payload bisect " + e.Component + " OLD..NEW -- COMMAND"}
+			}
+			return failure{code: exitUsage, hint: "the older one comes first: payload bisect " + e.Component + " " + e.New + ".." + e.Old + " -- COMMAND"}
+		}),
+		of(func(e *search.BisectOpenError) failure {
+			return failure{code: exitFailed, hint: "payload bisect " + e.Component + " --continue, or --abort to forget it"}
+		}),
+		of(func(e *search.NoBisectionError) failure {
+			return failure{code: exitUsage, hint: "payload bisect " + e.Component + " OLD..NEW -- COMMAND"}
+		}),
+		of(func(e *search.BisectStopError) failure {
+			return failure{code: exitFailed, hint: "less " + e.Log + "; payload bisect " + e.Component + " --continue asks that ref again"}
+		}),
+		of(func(e *search.BisectEndError) failure {
+			return failure{code: exitFailed, hint: "payload bisect " + e.Component + " --abort, then choose another end"}
+		}),
+	}
+
+	ofPatches = []rule{
+		of(func(e *patch.ConflictError) failure {
+			return failure{code: exitConflict, hint: "payload patch check " + e.Report.Component}
+		}),
+		of(func(e *noPatchesError) failure {
+			return failure{code: exitFailed, hint: "add \"patches: FOLDER\" to " + e.component + " in " + config.FileName}
+		}),
+		every[*source.MergeError](exitFailed, "import the commits that it merged, one by one"),
+		of(func(e *noCommitError) failure {
+			return failure{code: exitFailed, hint: "import a file in its place, made where the commit is: git format-patch -1 " + e.commit}
+		}),
+		every[*noImportError](exitUsage, "payload patch import --help"),
+		of(func(e *noSuchPatchError) failure {
+			return failure{code: exitUsage, hint: "payload patch check " + e.component}
+		}),
+		of(func(e *patch.NoWorkFolderError) failure {
+			return failure{code: exitFailed, hint: "payload patch edit COMPONENT opens the series in " + e.Dir + ", payload patch new COMPONENT --title TITLE for one more"}
+		}),
+		is(patch.ErrNothing, exitFailed, "edit the files of the work folder first"),
+		of(func(e *patch.StaleError) failure {
+			return failure{code: exitFailed, hint: "git -C " + e.Dir + " diff; then delete build/patch and open the series again: payload patch new"}
+		}),
+		of(func(e *patch.UntitledError) failure {
+			return failure{code: exitFailed, hint: "git -C " + e.Dir + " commit -a"}
+		}),
+		of(func(e *patch.WorkError) failure {
+			return failure{code: exitFailed, hint: "git -C " + e.Dir + " status; when nothing in it is needed any more, delete the folder"}
+		}),
+	}
+
+	ofUpdates = []rule{
+		of(func(e *update.ConflictError) failure {
+			if e.Conflict.Folder == "" {
+				return failure{code: exitConflict, hint: "without --dry-run it is opened, to be resolved"}
+			}
+			return failure{code: exitConflict, hint: "resolve it in " + e.Conflict.Folder + " (git status, git add), then: payload update --continue; or: --skip --reason TEXT, --abort"}
+		}),
+		of(func(e *patch.UnresolvedError) failure {
+			return failure{code: exitConflict, hint: "git -C " + e.Dir + " status; then: payload update --continue; or: --skip --reason TEXT, --abort"}
+		}),
+		of(func(e *update.OpenError) failure {
+			if e.Busy {
+				return failure{code: exitFailed, hint: "wait for it, then: payload status"}
+			}
+			return failure{code: exitFailed, hint: "payload update --continue, or payload update --abort"}
+		}),
+		is(update.ErrNoConflict, exitUsage, "payload update --continue, or payload update --abort"),
+		every[*update.NoneOpenError](exitUsage, "payload update COMPONENT --ref REF"),
+		of(func(e *update.ChangedError) failure { return failure{code: exitFailed, hint: putBack(e)} }),
+		every[*update.NotCommittableError](exitFailed, "git status; or leave --commit out"),
+		every[*update.BaseError](exitUsage, "git branch -a"),
+	}
+
+	ofSources = []rule{
+		every[*source.DigestError](exitVerification, "compare the digest in payload.yaml with the publisher's; nothing of the download was used"),
+		of(func(e *source.MismatchError) failure {
+			return failure{code: exitVerification, hint: "if the new content is meant: payload lock " + e.Component}
+		}),
+		of(func(e *source.DamagedError) failure {
+			if e.Override {
+				return failure{code: exitVerification, hint: "keep " + e.Path + " still while it is built from"}
+			}
+			return failure{code: exitVerification, hint: "payload source " + e.Component + " --repair"}
+		}),
+		is(run.ErrDamaged, exitVerification, "payload cache prune --damaged; what is missing then is read from its sources again"),
+	}
+
+	ofTools = []rule{
+		of(func(e *workspace.PrebuiltError) failure {
+			return failure{code: exitFailed, hint: "compile it: payload build --preset " + e.Preset + " --provider source"}
+		}),
+		every[*build.ProviderError](exitUsage, "leave --provider out"),
+		of(func(e *build.NoCrossError) failure {
+			return failure{code: exitUsage, hint: "payload build --preset " + e.Preset}
+		}),
+		every[*config.UnknownToolchainError](exitPrerequisite, "add one for this machine to toolchains in "+config.FileName),
+		of(func(e *doctor.MissingError) failure {
+			if e.Cross {
+				return failure{code: exitPrerequisite, hint: "with a toolchain for this machine: payload build --preset " + e.Preset + " --cross"}
+			}
+			return failure{code: exitPrerequisite, hint: howToGet(e.Missing, e.Preset)}
+		}),
+		of(func(e *doctor.NotRootError) failure {
+			return failure{code: exitPrerequisite, hint: "as root: " + strings.ReplaceAll(pasteable(e.Commands), "sudo ", "")}
+		}),
+		of(func(e *launcherError) failure {
+			return failure{code: exitUsage, hint: "payload build --launcher none, or install " + e.name}
+		}),
+		of(func(e *run.MissingError) failure {
+			if !slices.Contains(doctor.Known(), e.Tool) && e.Tool != "python3" {
+				return failure{code: exitPrerequisite, hint: "install " + e.Tool}
+			}
+			return failure{code: exitPrerequisite, hint: "payload doctor --fix"}
+		}),
+		// Below the tools: a source may be missing because the tool is that reads it.
+		of(func(e *source.NoSourceError) failure {
+			if _, ok := as[*pin.NoRefError](e); ok {
+				return failure{code: exitFailed, hint: "payload status names the latest ref of " + e.Component + "; is " + e.Ref + " spelt as the tag is?"}
+			}
+			return failure{code: exitFailed, hint: "with a folder of your own: payload source " + e.Component + " --source " + e.Component + "=DIR"}
+		}),
+	}
+
+	ofBuilds = []rule{
+		of(func(e *build.UnverifiedError) failure {
+			if e.NoDevice {
+				return failure{code: exitVerification, hint: "choose a device with the variable of its driver, or build without running it: payload build --no-run --preset " + e.Preset}
+			}
+			return failure{code: exitVerification, hint: "payload verify " + e.Dir}
+		}),
+		every[*verify.FolderError](exitUsage, "name a staged tree: payload verify dist/PRESET"),
+		every[*verify.NotAskableError](exitFailed, "name two staged payloads that this machine can run: --run OLDDIR,NEWDIR"),
+		of(func(e *cmakerun.UnknownPresetError) failure {
+			if len(e.Nearest) > 0 {
+				return failure{code: exitUsage, hint: "payload build --preset " + e.Nearest[0]}
+			}
+			return failure{code: exitUsage, hint: "payload doctor lists the presets"}
+		}),
+		of(func(e *cmakerun.ConfigureError) failure {
+			if e.Missing == "" {
+				return failure{} // the disk may be full; see ofMachine
+			}
+			return failure{code: exitPrerequisite, hint: "payload doctor --fix --preset " + e.Preset}
+		}),
+		of(func(e *cmakerun.UndeclaredOptionError) failure {
+			if e.Nearest == "" {
+				return failure{}
+			}
+			return failure{code: exitFailed, hint: "set " + e.Nearest + " in the preset, if that is what is meant"}
+		}),
+		of(func(e *cmakerun.UnknownTargetError) failure {
+			if len(e.Nearest) == 0 {
+				return failure{}
+			}
+			return failure{code: exitFailed, hint: "payload build --preset " + e.Preset + " --target " + e.Nearest[0]}
+		}),
+		of(func(e *cmakerun.NoTargetError) failure { return theLog(e.Log) }),
+		of(func(e *cmakerun.FolderError) failure {
+			return failure{code: exitFailed, hint: "move " + e.Dir + " away, or give the preset another binaryDir"}
+		}),
+	}
+
+	// What a tool says may only be how it took a full disk, or memory that ran out.
+	ofMachine = []rule{
+		is(run.ErrNoSpace, exitFailed, noSpace),
+		is(syscall.ENOSPC, exitFailed, noSpace),
+		of(func(e *cmakerun.ConfigureError) failure { return theLog(e.Log) }),
+		every[*source.StoreError](exitFailed, "PAYLOAD_CACHE=DIR names a folder for the store that can be written to"),
+		is(run.ErrNoMemory, exitFailed, "run again with fewer jobs: --jobs 1"),
+		of(func(e *cmakerun.CompileError) failure { return theLog(e.Log) }),
+	}
+)
+
+const noSpace = "free some space, or move the store with PAYLOAD_CACHE, then run the command again"
+
+func theLog(path string) failure {
+	return failure{code: exitFailed, hint: "the whole output: less " + path}
+}
+
+// putBack says how files that were changed while an update was open come to be
+// what going on, or back, asks for.
+func putBack(e *update.ChangedError) string {
+	if e.Kept == nil {
+		return "git diff -- " + strings.Join(e.Paths, " ") + "; put them back as they were, then run the command again; or payload update --abort, which leaves them as they are"
+	}
+	var commands []string
+	for i, path := range e.Paths {
+		command := run.Cmd{Args: []string{"rm", path}}
+		if e.Kept[i] != "" {
+			command.Args = []string{"cp", e.Kept[i], path}
+		}
+		commands = append(commands, command.String())
+	}
+	return "keep elsewhere what you want of them, then: " + strings.Join(commands, " && ") + "; then run the command again"
 }
 
 func as[E error](err error) (E, bool) {

@@ -92,6 +92,9 @@ func (a *app) readImport(ctx context.Context, w *workspace.Workspace, p workspac
 		if err != nil && shortCommit.MatchString(what) {
 			return patch.Import{}, &usageError{err: fmt.Errorf("%s is an abbreviated commit, which can't be fetched; give all 40 digits", what), command: "payload patch import"}
 		}
+		if errors.Is(err, os.ErrNotExist) {
+			return patch.Import{}, &noImportError{what: what}
+		}
 		return patch.ImportFile(ctx, what)
 	}
 	if !w.Asks(source.FromGit) {
@@ -102,6 +105,13 @@ func (a *app) readImport(ctx context.Context, w *workspace.Workspace, p workspac
 		return patch.Import{}, &noCommitError{commit: what, err: err}
 	}
 	return patch.ImportOf(ctx, w.Store().Repo(), what, parent)
+}
+
+// noImportError is something to import that is nothing of what can be.
+type noImportError struct{ what string }
+
+func (e *noImportError) Error() string {
+	return fmt.Sprintf("importing %s: no file is there, and it is no commit of 40 digits or the address of one", e.what)
 }
 
 // noCommitError is a commit that could not be had from upstream.

@@ -73,6 +73,9 @@ func TestAbortIsWholeOrNothing(t *testing.T) {
 	if _, err := Abort(t.Context(), f.open(t), silent(), ""); !errors.As(err, &changed) {
 		t.Fatalf("%v", err)
 	}
+	if kept, err := os.ReadFile(filepath.Join(f.root, changed.Kept[0])); err != nil || string(kept) != "b100\n" {
+		t.Errorf("kept is %q, %v", kept, err)
+	}
 	if now := f.git(t, "rev-parse", "HEAD"); now != head {
 		t.Errorf("HEAD was moved to %s", f.git(t, "log", "-1", "--format=%s"))
 	}
