@@ -85,9 +85,9 @@ type Bisection struct {
 
 // CommitRange is what lies between the last good ref and the first bad one.
 type CommitRange struct {
-	From string                 `json:"from,omitempty"` // excluded; empty where no source tells
-	To   string                 `json:"to,omitempty"`
-	List []source.LineageCommit `json:"list,omitempty"` // newest first; empty where upstream wasn't asked
+	From string          `json:"from,omitempty"` // excluded; empty where no source tells
+	To   string          `json:"to,omitempty"`
+	List []source.Commit `json:"list,omitempty"` // newest first; empty where upstream wasn't asked
 }
 
 // BisectProbe is one ref that was asked.

@@ -14,7 +14,8 @@
 //	trees/KEY.index      git's index of it, with the stat data that makes a check quick
 //	trees/KEY.lock       shared while the tree is used, exclusive while it is made; its time is the last use
 //	trees/KEY.*.tmp      a tree being made, by the holder of the exclusive lock
-//	history/             upstream's commits, a repository for each upstream; only to name them
+//	history/             upstream's commits and folders, a repository for each upstream; only to name them
+//	lineage/             its commits alone, only to order them
 //	work/                downloads being unpacked, each under its own lock
 //	builds/              a file for each build folder that uses trees, with its path
 //
