@@ -393,25 +393,12 @@ func Resolution(ctx context.Context, workdir string) (file string, resolved []by
 	fail := func(err error) (string, []byte, error) {
 		return p.File, nil, fmt.Errorf("taking %s from %s: %w", p.File, workdir, err)
 	}
-	open, err := unmerged(ctx, w, workdir)
+	why, paths, err := p.unsettled(ctx, w, workdir)
 	if err != nil {
 		return fail(err)
 	}
-	if len(open) > 0 {
-		return left("not marked as resolved", open...)
-	}
-	var marked []string
-	for _, path := range p.Merged {
-		data, err := os.ReadFile(filepath.Join(workdir, filepath.FromSlash(path)))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fail(err)
-		}
-		if sides, _ := conflicts(path, string(data)); len(sides) > 0 {
-			marked = append(marked, path)
-		}
-	}
-	if len(marked) > 0 {
-		return left("conflict markers are left", marked...)
+	if why != "" {
+		return left(why, paths...)
 	}
 	head, err := w.Text(ctx, "rev-parse", "HEAD")
 	if err != nil {
@@ -445,6 +432,31 @@ func Resolution(ctx context.Context, workdir string) (file string, resolved []by
 		return left("its commit changes nothing")
 	}
 	return p.File, list[0].patch.Data, nil
+}
+
+// unsettled says which files of the work folder still hold both sides, and how
+// that shows.
+func (p pick) unsettled(ctx context.Context, w git.Repo, workdir string) (why string, paths []string, err error) {
+	open, err := unmerged(ctx, w, workdir)
+	if err != nil {
+		return "", nil, err
+	}
+	if len(open) > 0 {
+		return "not marked as resolved", open, nil
+	}
+	for _, path := range p.Merged {
+		data, err := os.ReadFile(filepath.Join(workdir, filepath.FromSlash(path)))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return "", nil, err
+		}
+		if sides, _ := conflicts(path, string(data)); len(sides) > 0 {
+			paths = append(paths, path)
+		}
+	}
+	if len(paths) > 0 {
+		why = "conflict markers are left"
+	}
+	return why, paths, nil
 }
 
 // commit makes a commit of everything that is changed, as the patch's author.

@@ -280,14 +280,20 @@ func (b *bisector) begin(ctx context.Context, name string) error {
 	return b.save()
 }
 
-// told takes in the marks that were given for refs that weren't asked yet.
+// told takes in the marks that were given. They count for more than what the
+// command said of a ref before.
 func (b *bisector) told() error {
 	s := &b.state
 	for _, ref := range append([]string{s.Old}, s.Refs...) {
 		mark, given := b.opts.Marks[ref]
-		asked := slices.ContainsFunc(s.Asked, func(p BisectProbe) bool { return p.Ref == ref })
-		if given && !asked {
-			s.Asked = append(s.Asked, BisectProbe{Ref: ref, Mark: mark, Told: true, Exit: -1})
+		p := BisectProbe{Ref: ref, Mark: mark, Told: true, Exit: -1}
+		asked := slices.IndexFunc(s.Asked, func(p BisectProbe) bool { return p.Ref == ref })
+		switch {
+		case !given:
+		case asked < 0:
+			s.Asked = append(s.Asked, p)
+		case s.Asked[asked].Mark != mark:
+			s.Asked[asked] = p
 		}
 	}
 	for ref, mark := range b.opts.Marks {

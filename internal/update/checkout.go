@@ -123,7 +123,7 @@ func (c checkout) remember(ctx context.Context, paths []string) (*committed, err
 	b := &committed{Index: map[string]string{}}
 	for _, path := range paths {
 		dir, err := filepath.EvalSymlinks(filepath.Dir(filepath.Join(c.root, filepath.FromSlash(path))))
-		if _, below := (place{c.root}).below(dir); err == nil && !below {
+		if _, below := place(c).below(dir); err == nil && !below {
 			return nil, &NotCommittableError{Why: path + " lies outside of the repository, behind a link"}
 		}
 	}
