@@ -97,7 +97,7 @@ func failureOf(ctx context.Context, err error) failure {
 var (
 	ofCommands = []rule{
 		of(func(e *reported) failure { return failure{code: e.code, quiet: true, told: true} }),
-		every[*usageError](exitUsage, ""),
+		of(func(e *usageError) failure { return failure{code: exitUsage, hint: e.command + " --help"} }),
 		is(config.ErrNoFile, exitUsage, "run in a repository that has a payload.yaml, name it with -C DIR, or start one: payload init"),
 		of(func(e *adopt.ExistsError) failure {
 			if e.Path == config.FileName {

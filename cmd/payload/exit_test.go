@@ -36,7 +36,7 @@ func TestFailures(t *testing.T) {
 		hint string
 	}{
 		{errors.New("anything"), exitFailed, ""},
-		{&usageError{err: errors.New("x"), command: "payload build"}, exitUsage, ""},
+		{&usageError{err: errors.New("x"), command: "payload build"}, exitUsage, "payload build --help"},
 		{config.ErrNoFile, exitUsage, "-C DIR"},
 		{&config.UnknownComponentError{Name: "x"}, exitUsage, "payload status"},
 		{&cmakerun.UnknownPresetError{Name: "x", Nearest: []string{"cpu"}}, exitUsage, "payload build --preset cpu"},

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -234,16 +233,12 @@ func (a *app) report(ctx context.Context, stderr io.Writer, err error) int {
 			fmt.Fprintf(stderr, "error: %v\n", jsonErr)
 		}
 	}
-	var usage *usageError
 	if f.quiet {
 		return f.code
 	}
 	fmt.Fprintf(stderr, "error: %v\n", err)
-	switch {
-	case f.hint != "":
+	if f.hint != "" {
 		fmt.Fprintf(stderr, "hint: %s\n", f.hint)
-	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "hint: %s --help\n", usage.command)
 	}
 	return f.code
 }
