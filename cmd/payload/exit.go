@@ -202,7 +202,7 @@ var (
 		is(update.ErrNoConflict, exitUsage, "payload update --continue, or payload update --abort"),
 		every[*update.NoneOpenError](exitUsage, "payload update COMPONENT --ref REF"),
 		of(func(e *update.ChangedError) failure { return failure{code: exitFailed, hint: putBack(e)} }),
-		every[*update.NotCommittableError](exitFailed, "git status; or leave --commit out"),
+		every[*update.NotCommittableError](exitFailed, "git status; or go on without commits: --commit=false"),
 		every[*update.BaseError](exitUsage, "git branch -a"),
 	}
 
@@ -303,6 +303,7 @@ var (
 		every[*source.StoreError](exitFailed, "PAYLOAD_CACHE=DIR names a folder for the store that can be written to"),
 		is(run.ErrNoMemory, exitFailed, "run again with fewer jobs: --jobs 1"),
 		of(func(e *cmakerun.CompileError) failure { return theLog(e.Log) }),
+		every[*update.WrittenError](exitFailed, "payload update --continue, or payload update --abort"),
 	}
 )
 

@@ -56,6 +56,11 @@ func TestRebaseOfMoreThanLines(t *testing.T) {
 			from: files{"a": crlf}, patched: files{"a": edit(crlf, "a 10\r\n", "A 10\r\n")}, onto: files{"a": a}, verdict: Conflict,
 			resolve: files{"a": edit(a, "a 10\n", "A 10\n")}, tree: files{"a": edit(a, "a 10\n", "A 10\n")},
 		},
+		"resolved in other files, too": {
+			from: files{"a": a, "b": a}, patched: files{"a": edit(a, "a 10\n", "A 10\n"), "b": a}, onto: files{"a": edit(a, "a 10\n", "theirs\n"), "b": a + "more\n"}, verdict: Conflict,
+			resolve: files{"a": edit(a, "a 10\n", "A 10\n"), "b": edit(a, "a 10\n", "A 10\n") + "more\n", "n": "new\n"},
+			tree:    files{"a": edit(a, "a 10\n", "A 10\n"), "b": edit(a, "a 10\n", "A 10\n") + "more\n", "n": "new\n"},
+		},
 		"deleted upstream": {
 			from: files{"a": a, "b": "b\n"}, patched: files{"a": edit(a, "a 10\n", "A 10\n"), "b": "b\n"}, onto: files{"b": "b\n"}, verdict: Conflict,
 			resolve: files{"a": "kept\n"}, tree: files{"a": "kept\n", "b": "b\n"},

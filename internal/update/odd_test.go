@@ -100,7 +100,7 @@ func TestCommitsBeforeAKillAreTold(t *testing.T) {
 func TestSkipAfterWriting(t *testing.T) {
 	f := newFixture(t, "offset")
 	fails := func(context.Context, string) (Built, error) { return Built{}, errors.New("no") }
-	var broken *BuildError
+	var broken *WrittenError
 	if _, err := Start(t.Context(), f.open(t), silent(), fails, Options{Component: "toy", Ref: "b101", Preset: "p"}); !errors.As(err, &broken) {
 		t.Fatalf("%v", err)
 	}
@@ -124,7 +124,7 @@ func TestLinkedPatchIsTakenBack(t *testing.T) {
 	}
 	fails := func(context.Context, string) (Built, error) { return Built{}, errors.New("no") }
 	_, err := Start(t.Context(), f.open(t), silent(), fails, Options{Component: "toy", Ref: "b101", Preset: "p"})
-	var broken *BuildError
+	var broken *WrittenError
 	if !errors.As(err, &broken) {
 		t.Fatalf("%v", err)
 	}
@@ -222,5 +222,26 @@ func TestPinThatIsNone(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(root, "build")); err == nil {
 		t.Error("build/ is left over")
+	}
+}
+
+// What lies outside of the repository is carried along and can't be committed;
+// nothing is left out of a commit in silence.
+func TestPatchFolderOutside(t *testing.T) {
+	f := newFixture(t, "offset")
+	if err := os.Rename(filepath.Join(f.root, "patches"), filepath.Join(f.upstream.Dir, "..", "patches")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../patches", filepath.Join(f.root, "patches")); err != nil {
+		t.Skip(err)
+	}
+	var not *NotCommittableError
+	if _, err := f.start(t, Options{Ref: "b101", Commit: true}); !errors.As(err, &not) || !strings.Contains(not.Why, "behind a link") {
+		t.Fatalf("%v", err)
+	}
+	no := false
+	r, err := Continue(t.Context(), f.open(t), silent(), built, Finish{Commit: &no})
+	if err != nil || r.Status != Done || len(r.Commits) != 0 {
+		t.Errorf("%+v, %v", r, err)
 	}
 }

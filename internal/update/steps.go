@@ -44,6 +44,9 @@ func (j *job) run(ctx context.Context) error {
 		if err != nil && ctx.Err() != nil {
 			return fmt.Errorf("cancelled while updating %s, in step %s: %w", j.state.name(), s.name, context.Cause(ctx))
 		}
+		if err != nil && j.journal != nil {
+			return &WrittenError{Update: j.state.name(), Err: err}
+		}
 		if err != nil {
 			return err
 		}
@@ -436,7 +439,7 @@ func (j *job) write(context.Context) error {
 func (j *job) builds(ctx context.Context) error {
 	built, err := j.build(ctx, j.state.Preset)
 	if err != nil {
-		return &BuildError{Update: j.state.name(), Err: err}
+		return err
 	}
 	j.result.Build = &built
 	kept := j.result
@@ -444,15 +447,15 @@ func (j *job) builds(ctx context.Context) error {
 	return j.save(j.state)
 }
 
-// BuildError is an update that was written and doesn't build, or not verify.
-// It stays open.
-type BuildError struct {
+// WrittenError is an update that was written and doesn't come to its end: it
+// doesn't build, or not verify, or can't be committed. It stays open.
+type WrittenError struct {
 	Update string
 	Err    error
 }
 
-func (e *BuildError) Error() string { return fmt.Sprintf("updating %s: %v", e.Update, e.Err) }
-func (e *BuildError) Unwrap() error { return e.Err }
+func (e *WrittenError) Error() string { return fmt.Sprintf("updating %s: %v", e.Update, e.Err) }
+func (e *WrittenError) Unwrap() error { return e.Err }
 
 func (j *job) commits(ctx context.Context) error {
 	repo := checkout{j.root}

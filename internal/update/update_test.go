@@ -230,7 +230,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 	f.resolve(t, "conflict.txt", "resolved\n")
 	_, err := Continue(t.Context(), f.open(t), silent(), broken, Finish{})
-	var build *BuildError
+	var build *WrittenError
 	if !errors.As(err, &build) {
 		t.Fatal(err)
 	}
