@@ -89,7 +89,7 @@ func CopyEdits(f *config.File, c config.Component, ref string) ([]Edit, error) {
 	}
 	var edits []Edit
 	for _, k := range c.Copies {
-		i := slices.IndexFunc(edits, func(e Edit) bool { return e.Path == k.Path })
+		i := slices.IndexFunc(edits, func(e Edit) bool { return oneFile(f, e.Path, k.Path) })
 		if i < 0 {
 			e := Edit{Path: k.Path}
 			info, err := os.Stat(f.Abs(k.Path))
@@ -109,6 +109,19 @@ func CopyEdits(f *config.File, c config.Component, ref string) ([]Edit, error) {
 		}
 	}
 	return slices.DeleteFunc(edits, func(e Edit) bool { return bytes.Equal(e.Old, e.New) }), nil
+}
+
+// oneFile says whether two paths name one file, by links or in other words.
+func oneFile(f *config.File, a, b string) bool {
+	if a == b {
+		return true
+	}
+	first, err := filepath.EvalSymlinks(f.Abs(a))
+	if err != nil {
+		return false
+	}
+	second, err := filepath.EvalSymlinks(f.Abs(b))
+	return err == nil && first == second
 }
 
 // finds says whether every match of k holds ref, and there is one.

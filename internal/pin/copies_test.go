@@ -60,6 +60,23 @@ func TestSetCopiesChangesTheRefAlone(t *testing.T) {
 	}
 }
 
+// A file that is named twice, in other words or by a link, is written once,
+// with all its copies.
+func TestCopiesInAFileOfTwoNames(t *testing.T) {
+	f, c := copied(t)
+	c.Copies[2].Path = "./ci/../ci/env"
+	if err := os.Symlink("ci/env", f.Abs("link")); err == nil {
+		c.Copies[1].Path = "link"
+	}
+	changed, err := SetCopies(f, c, "b101")
+	if err != nil || len(changed) != 2 {
+		t.Errorf("%q, %v", changed, err)
+	}
+	if env, _ := os.ReadFile(f.Abs("ci/env")); string(env) != "Y: b101\r\nZ: 'b101'\n" {
+		t.Errorf("%q", env)
+	}
+}
+
 // A copy that can't be found stops before anything is written.
 func TestCopiesThatAreNotThere(t *testing.T) {
 	for name, k := range map[string]config.Copy{

@@ -9,9 +9,9 @@ import (
 
 // RewriteCopies is the text of the file path with ref in every copy of c's pin
 // that payload.yaml declares there. See CopyEdits.
-func RewriteCopies(text []byte, c config.Component, path, ref string) []byte {
+func RewriteCopies(f *config.File, text []byte, c config.Component, path, ref string) []byte {
 	for _, k := range c.Copies {
-		if k.Path == path {
+		if oneFile(f, k.Path, path) {
 			text = replaceGroup(text, k, ref)
 		}
 	}

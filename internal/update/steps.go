@@ -369,7 +369,7 @@ func (j *job) collect(c *component) error {
 	for _, e := range edits {
 		data := e.New
 		if earlier := j.files[j.content(e.Path)]; earlier != nil { // copies of two pins in one file
-			data = pin.RewriteCopies(earlier.data, comp, e.Path, c.to.Ref)
+			data = pin.RewriteCopies(j.w.File, earlier.data, comp, e.Path, c.to.Ref)
 		}
 		if err := j.change(e.Path, data); err != nil {
 			return err
