@@ -118,11 +118,11 @@ func TestRealUpdate(t *testing.T) {
 // TestRealUpdateOfABinding moves real mlx-c, and asks which MLX it wants.
 func TestRealUpdateOfABinding(t *testing.T) {
 	dir := realBranch(t, "mlx-c", "MLX_C_VERSION", "v0.6.0", "mlx/compat/mlx-c")
-	r := updateIn(t, dir, exitDone, "mlx-c", "--ref", "v0.7.0")
+	r := updateIn(t, dir, exitDone, "mlx-c", "--ref", "v0.7.0", "--no-build")
 	wantPatches(t, r, "upstreamed, dropped", "clean, kept", "offset, refreshed")
 	if len(r.Coupled) != 1 || !r.Coupled[0].Agrees || r.Coupled[0].Wants != "v0.32.2" {
 		t.Errorf("coupled: %+v", r.Coupled)
 	}
-	r = updateIn(t, dir, exitDone, "mlx-c", "--ref", "v0.6.0")
+	r = updateIn(t, dir, exitDone, "mlx-c", "--ref", "v0.6.0", "--no-build")
 	wantPatches(t, r, "clean, kept", "offset, refreshed")
 }
