@@ -49,7 +49,8 @@ patches from one to the other, prove that the written series makes the same tree
 then write pin, lock, patches and every declared copy of the pin at once, and
 build and verify. Backwards works too. --ref latest is the newest ref that
 payload.yaml lets an update take; --ref best the newest at which the series applies,
-coupled pins agree and the presets of --configures still configure.
+coupled pins agree, and the preset that is built, or those of --configures, still
+configure.
 
 What upstream holds already is dropped, what moved is retargeted. A patch that
 needs a person stops the update (exit 4) before anything is written: it lies in
@@ -172,6 +173,23 @@ func (a *app) startUpdate(ctx context.Context, w *workspace.Workspace, builder u
 	if err != nil {
 		return res, err
 	}
+	preset := opts.preset
+	if preset == "" && !opts.noBuild {
+		if preset, err = affectedPreset(w.File, opts.component); err != nil {
+			return res, err
+		}
+		if preset == "" && !opts.dryRun {
+			a.voice.Say("no preset here builds %s: nothing will be built", opts.component)
+		}
+	}
+	if preset != "" {
+		if _, _, err := build.FindPreset(w.File, preset); err != nil {
+			return res, err
+		}
+		if len(opts.presets) == 0 {
+			opts.presets = []string{preset} // what will be built has to configure
+		}
+	}
 	ref, best, err := a.refNamed(ctx, w, opts.component, opts.ref, opts.bestFlags)
 	if err != nil {
 		return res, err
@@ -180,20 +198,6 @@ func (a *app) startUpdate(ctx context.Context, w *workspace.Workspace, builder u
 		return res, &usageError{err: fmt.Errorf("--ref %w", err), command: "payload update"}
 	}
 	res.Best = best
-	preset := opts.preset
-	if preset == "" && !opts.noBuild && !opts.dryRun {
-		if preset, err = affectedPreset(w.File, opts.component); err != nil {
-			return res, err
-		}
-		if preset == "" {
-			a.voice.Say("no preset here builds %s: nothing will be built", opts.component)
-		}
-	}
-	if preset != "" {
-		if _, _, err := build.FindPreset(w.File, preset); err != nil {
-			return res, err
-		}
-	}
 	res.Result, err = update.Start(ctx, w, a.voice, builder, update.Options{
 		Component: opts.component, Ref: ref, Base: opts.base, WithCoupled: opts.withCoupled,
 		DryRun: opts.dryRun, Preset: preset, Commit: opts.commit,
