@@ -1,0 +1,264 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"payload/fs/safetensors"
+	"payload/mlx"
+	"payload/mlx/quant"
+	"payload/mlxrunner/nn"
+)
+
+// A TensorError says which tensor of a checkpoint is wrong.
+type TensorError struct{ Name, Why string }
+
+func (e *TensorError) Error() string { return "the tensor " + e.Name + " " + e.Why }
+
+// Weights are a checkpoint's tensors while a model is built of them. The
+// first fault stays, so that a builder need not look after each; arrays are
+// nil then.
+type Weights struct {
+	Scope *mlx.Scope // for what a builder computes of weights
+
+	quant quant.Config
+	float *mlx.Dtype
+	all   map[string]*mlx.Array
+	taken map[string]bool
+	order []*mlx.Array // to be read, as the model asked for them
+	views []*mlx.Array // of the same memory
+	err   error
+}
+
+// openWeights opens a folder's files. Their headers are held against each
+// other and the index; no tensor is read.
+func openWeights(s *mlx.Scope, dir string, q quant.Config, o Options) (*Weights, error) {
+	files, err := safetensors.OpenDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = files.Close() }() // only read
+	w := &Weights{Scope: s, quant: q, float: o.Float, all: map[string]*mlx.Array{}, taken: map[string]bool{}}
+	for _, file := range files.Files {
+		part, err := s.LoadSafetensors(file.Path)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(w.all, part.Arrays)
+	}
+	// Positions are computed; some converters left the buffer in.
+	for name := range w.all {
+		if strings.HasSuffix(name, "rotary_emb.inv_freq") {
+			w.taken[name] = true
+		}
+	}
+	return w, nil
+}
+
+// Err gives the first fault.
+func (w *Weights) Err() error { return errors.Join(w.err, w.Scope.Err()) }
+
+func (w *Weights) fail(name, format string, args ...any) *mlx.Array {
+	if w.err == nil {
+		w.err = &TensorError{name, fmt.Sprintf(format, args...)}
+	}
+	return nil
+}
+
+// Has tells whether the checkpoint holds a tensor.
+func (w *Weights) Has(name string) bool { return w.all[name] != nil }
+
+// Drop passes a tensor over that the reference implementation does not read
+// either.
+func (w *Weights) Drop(name string) { w.taken[name] = true }
+
+// Keep makes the model the owner of a, which was made of weights.
+func (w *Weights) Keep(a *mlx.Array) *mlx.Array {
+	if a != nil {
+		w.order = append(w.order, w.Scope.Keep(a))
+	}
+	return a
+}
+
+// Float takes a tensor of floats and of shape.
+func (w *Weights) Float(name string, shape ...int) *mlx.Array {
+	a := w.raw(name)
+	if a == nil {
+		return nil
+	}
+	if !a.Dtype().Float() {
+		return w.fail(name, "is %s, not of floats", a.Dtype())
+	}
+	if !slices.Equal(a.Shape(), shape) {
+		return w.fail(name, "has the shape %v, want %v", a.Shape(), shape)
+	}
+	if w.float != nil && a.Dtype() != *w.float {
+		a = w.Scope.AsType(a, *w.float)
+	}
+	return w.Keep(a)
+}
+
+// raw takes a tensor as it stands.
+func (w *Weights) raw(name string) *mlx.Array {
+	if w.Err() != nil {
+		return nil
+	}
+	a := w.all[name]
+	if a == nil {
+		return w.fail(name, "is missing")
+	}
+	w.taken[name] = true
+	return a
+}
+
+// Matrix takes path.weight of rows and columns, packed where path.scales is
+// there.
+func (w *Weights) Matrix(path string, rows, columns int) nn.Matrix {
+	how, packed := w.quant.For(path)
+	if !w.Has(path + ".scales") {
+		if a := w.all[path+".weight"]; packed && a != nil && a.Dtype() == mlx.Uint32 {
+			w.fail(path+".scales", "is missing: config.json has %s for it", how)
+		}
+		a := w.Float(path+".weight", rows, columns)
+		if a == nil {
+			return nn.Matrix{}
+		}
+		turned := w.Scope.Keep(w.Scope.Transpose(a))
+		w.views = append(w.views, turned)
+		return nn.Plain(a, turned)
+	}
+	if !packed {
+		w.fail(path+".scales", "is there, but config.json says nothing of how the layer is quantised")
+	}
+	p := mlx.Quantized{Weights: w.Keep(w.raw(path + ".weight")), Scales: w.Keep(w.raw(path + ".scales"))}
+	if how.HasBiases() {
+		p.Biases = w.Keep(w.raw(path + ".biases"))
+	}
+	if w.Err() != nil {
+		return nn.Matrix{}
+	}
+	w.checkPacked(path, p, how, rows, columns)
+	return nn.Packed(p, how)
+}
+
+func (w *Weights) checkPacked(path string, p mlx.Quantized, how quant.Params, rows, columns int) {
+	n, err := how.CheckShapes(wide(p.Weights.Shape()), wide(p.Scales.Shape()))
+	switch {
+	case err != nil:
+		w.fail(path+".weight", "does not fit %s: %v", how, err)
+	case p.Weights.Dtype() != mlx.Uint32:
+		w.fail(path+".weight", "is %s, want uint32 for %s", p.Weights.Dtype(), how)
+	case n != columns || p.Weights.Dim(0) != rows:
+		w.fail(path+".weight", "holds %d rows of %d weights as %s, want %d of %d", p.Weights.Dim(0), n, how, rows, columns)
+	case p.Biases != nil && !slices.Equal(p.Biases.Shape(), p.Scales.Shape()):
+		w.fail(path+".biases", "has the shape %v, its scales %v", p.Biases.Shape(), p.Scales.Shape())
+	}
+}
+
+func wide(shape []int) []int64 {
+	out := make([]int64, len(shape))
+	for i, n := range shape {
+		out[i] = int64(n)
+	}
+	return out
+}
+
+// Linear takes a layer of in to out features, with path.bias if bias.
+func (w *Weights) Linear(path string, in, out int, bias bool) *nn.Linear {
+	l := &nn.Linear{Weight: w.Matrix(path, out, in)}
+	if bias {
+		l.Bias = w.Float(path+".bias", out)
+	}
+	return l
+}
+
+// Embedding takes a table of tokens' features.
+func (w *Weights) Embedding(path string, tokens, features int) *nn.Embedding {
+	return &nn.Embedding{Weight: w.Matrix(path, tokens, features)}
+}
+
+// RMSNorm takes the weight of a norm.
+func (w *Weights) RMSNorm(path string, features int, eps float64) *nn.RMSNorm {
+	return &nn.RMSNorm{Weight: w.Float(path+".weight", features), Eps: float32(eps)}
+}
+
+// RMSNormPlusOne takes the weight of a norm that multiplies by 1+w.
+func (w *Weights) RMSNormPlusOne(path string, features int, eps float64) *nn.RMSNorm {
+	n := w.RMSNorm(path, features, eps)
+	if n.Weight != nil {
+		n.Weight = w.Keep(w.Scope.Add(n.Weight, w.Scope.Like(n.Weight, 1)))
+	}
+	return n
+}
+
+// Head takes the output layer: lm_head, or the table of embeddings where tied.
+// A config that does not say is tied when there is no lm_head.
+func (w *Weights) Head(tied *bool, table *nn.Embedding, features, tokens int) *nn.Linear {
+	share := !w.Has("lm_head.weight")
+	if tied != nil {
+		share = *tied
+	}
+	if !share {
+		return w.Linear("lm_head", features, tokens, false)
+	}
+	for _, part := range []string{"weight", "scales", "biases"} {
+		w.Drop("lm_head." + part)
+	}
+	return &nn.Linear{Weight: table.Weight}
+}
+
+// done says what was wrong, or which tensor nobody took.
+func (w *Weights) done() error {
+	if err := w.Err(); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.all)) {
+		if !w.taken[name] {
+			return &TensorError{name, "is not one of this architecture's"}
+		}
+	}
+	return nil
+}
+
+// batch is how many bytes are read at once: enough to keep a disk busy, little
+// enough to be stopped in time.
+const batch = 64 << 20
+
+// read brings the weights in and gives their size.
+func (w *Weights) read(ctx context.Context, progress func(done, total int64)) (int64, error) {
+	var total, done int64
+	for _, a := range w.order {
+		total += int64(a.Bytes())
+	}
+	for from := 0; from < len(w.order); {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		to, size := from, int64(0)
+		for to < len(w.order) && (to == from || size < batch) {
+			size += int64(w.order[to].Bytes())
+			to++
+		}
+		if err := w.Scope.Eval(w.order[from:to]...); err != nil {
+			return 0, err
+		}
+		from, done = to, done+size
+		if progress != nil {
+			progress(done, total)
+		}
+	}
+	if err := w.Scope.Eval(w.views...); err != nil {
+		return 0, err
+	}
+	return total, nil
+}
+
+func (w *Weights) free() {
+	for _, a := range slices.Concat(w.order, w.views) {
+		a.Free()
+	}
+}

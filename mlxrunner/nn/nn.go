@@ -1,0 +1,164 @@
+// Package nn holds the parts that language models are built of: linear layers,
+// embeddings, norms, rotary positions, attention and the gated MLP, plain and
+// quantised, as the reference implementations compute them.
+//
+// Parts hold weights and settings and no state; their arrays belong to whoever
+// loaded them. Forward builds a graph and computes nothing. Errors stay in the
+// scope.
+package nn
+
+import (
+	"fmt"
+
+	"payload/mlx"
+	"payload/mlx/quant"
+	"payload/mlxrunner/cache"
+)
+
+// Matrix is a weight of rows and columns as a checkpoint has it, packed or not.
+type Matrix struct {
+	plain  *mlx.Array // [rows, columns]
+	turned *mlx.Array // the same memory, [columns, rows]
+	packed mlx.Quantized
+	how    quant.Params
+}
+
+// Plain makes a matrix of an array [rows, columns]; turned is its transpose.
+func Plain(w, turned *mlx.Array) Matrix { return Matrix{plain: w, turned: turned} }
+
+// Packed makes a matrix of quantised weights.
+func Packed(w mlx.Quantized, how quant.Params) Matrix { return Matrix{packed: w, how: how} }
+
+// times gives x [..., columns] multiplied by the matrix transposed: [..., rows].
+func (m Matrix) times(s *mlx.Scope, x *mlx.Array) *mlx.Array {
+	if m.plain != nil {
+		return s.Matmul(x, m.turned)
+	}
+	return s.QuantizedMatmul(x, m.packed, true, m.how)
+}
+
+// rows gives the rows that indices name, in d where they are packed.
+func (m Matrix) rows(s *mlx.Scope, indices *mlx.Array) *mlx.Array {
+	if m.plain != nil {
+		return s.Take(m.plain, indices, 0)
+	}
+	row := mlx.Quantized{Weights: s.Take(m.packed.Weights, indices, 0), Scales: s.Take(m.packed.Scales, indices, 0)}
+	dtype := mlx.Float32
+	if m.packed.Biases != nil {
+		row.Biases = s.Take(m.packed.Biases, indices, 0)
+		dtype = m.packed.Biases.Dtype()
+	} else {
+		dtype = mlx.BFloat16 // block formats carry no type; the reference takes this one
+	}
+	return s.Dequantize(row, m.how, dtype)
+}
+
+// Linear multiplies by a matrix and adds a bias.
+type Linear struct {
+	Weight Matrix
+	Bias   *mlx.Array // [out] or nil
+}
+
+// Forward gives [..., out] for x [..., in].
+func (l *Linear) Forward(s *mlx.Scope, x *mlx.Array) *mlx.Array {
+	y := l.Weight.times(s, x)
+	if l.Bias != nil {
+		y = s.Add(y, l.Bias)
+	}
+	return y
+}
+
+// Embedding is a table of tokens' features.
+type Embedding struct{ Weight Matrix }
+
+// Forward gives the features [..., features] of tokens.
+func (e *Embedding) Forward(s *mlx.Scope, tokens *mlx.Array) *mlx.Array {
+	return e.Weight.rows(s, tokens)
+}
+
+// Head gives logits [..., tokens] for x [..., features], where the output is
+// tied to the table.
+func (e *Embedding) Head(s *mlx.Scope, x *mlx.Array) *mlx.Array { return e.Weight.times(s, x) }
+
+// RMSNorm divides by the root mean square and multiplies by a weight. Gemma
+// multiplies by 1+w; a loader adds the one.
+type RMSNorm struct {
+	Weight *mlx.Array
+	Eps    float32
+}
+
+// Forward normalises the last axis.
+func (n *RMSNorm) Forward(s *mlx.Scope, x *mlx.Array) *mlx.Array {
+	return s.RMSNorm(x, n.Weight, n.Eps)
+}
+
+// Attention is grouped-query attention over a cache.
+type Attention struct {
+	Heads, KVHeads, HeadDim int
+	Scale                   float32
+	Q, K, V, O              *Linear
+	QNorm, KNorm            *RMSNorm   // over a head's features, before positions; nil for none
+	Rope                    *Rope      // nil for none
+	Sinks                   *mlx.Array // [heads], nil for none
+}
+
+// Forward gives [batch, length, hidden] for x of that shape. see is what the
+// cache's Mask gave for the length.
+func (a *Attention) Forward(s *mlx.Scope, x *mlx.Array, kv *cache.KV, see mlx.Attention) *mlx.Array {
+	batch, length := x.Dim(0), x.Dim(1)
+	q := a.heads(s, a.Q.Forward(s, x), a.Heads, a.QNorm)
+	k := a.heads(s, a.K.Forward(s, x), a.KVHeads, a.KNorm)
+	v := a.heads(s, a.V.Forward(s, x), a.KVHeads, nil)
+	if a.Rope != nil {
+		q, k = a.Rope.Forward(s, q, kv.Offset()), a.Rope.Forward(s, k, kv.Offset())
+	}
+	keys, values := kv.Update(s, k, v)
+	see.Scale, see.Sinks = a.Scale, a.Sinks
+	y := s.ScaledDotProductAttention(q, keys, values, see)
+	return a.O.Forward(s, s.Reshape(s.Transpose(y, 0, 2, 1, 3), batch, length, a.Heads*a.HeadDim))
+}
+
+// heads splits [batch, length, n*features] to [batch, n, length, features].
+func (a *Attention) heads(s *mlx.Scope, x *mlx.Array, n int, norm *RMSNorm) *mlx.Array {
+	x = s.Reshape(x, x.Dim(0), x.Dim(1), n, a.HeadDim)
+	if norm != nil {
+		x = norm.Forward(s, x)
+	}
+	return s.Transpose(x, 0, 2, 1, 3)
+}
+
+// MLP is the gated one: down(act(gate(x)) * up(x)).
+type MLP struct {
+	Gate, Up, Down *Linear
+	Act            Activation
+}
+
+// Forward gives [..., hidden] for x of that shape.
+func (m *MLP) Forward(s *mlx.Scope, x *mlx.Array) *mlx.Array {
+	return m.Down.Forward(s, s.Multiply(m.Act(s, m.Gate.Forward(s, x)), m.Up.Forward(s, x)))
+}
+
+// Activation is a function of each element.
+type Activation func(s *mlx.Scope, x *mlx.Array) *mlx.Array
+
+// ActivationOf finds a function by its name in a config.json (hidden_act).
+func ActivationOf(name string) (Activation, error) {
+	switch name {
+	case "silu", "swish":
+		return SiLU, nil
+	case "gelu_pytorch_tanh", "gelu_new":
+		return GELUTanh, nil
+	}
+	return nil, fmt.Errorf("the activation %q is not known", name)
+}
+
+// SiLU gives x*sigmoid(x).
+func SiLU(s *mlx.Scope, x *mlx.Array) *mlx.Array { return s.Multiply(x, s.Sigmoid(x)) }
+
+// GELUTanh gives x/2*(1+tanh(sqrt(2/pi)*(x+0.044715*x^3))), the usual
+// approximation of GELU (Hendrycks and Gimpel, 2016).
+func GELUTanh(s *mlx.Scope, x *mlx.Array) *mlx.Array {
+	cube := s.Multiply(x, s.Square(x))
+	inner := s.Multiply(s.Like(x, 0.7978845608028654), s.Add(x, s.Multiply(s.Like(x, 0.044715), cube)))
+	return s.Multiply(s.Multiply(s.Like(x, 0.5), x), s.Add(s.Like(x, 1), s.Tanh(inner)))
+}
