@@ -1,0 +1,381 @@
+// Package generate turns a prompt into text: prefill in chunks, the loop that
+// decodes, what ends it, and the memory it leaves behind.
+//
+// It runs on the thread that the model was loaded on. It knows nothing of
+// requests over a network, and of conversations only their rendered text.
+package generate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"payload/mlx"
+	"payload/mlxrunner/cache"
+	"payload/mlxrunner/model"
+	"payload/mlxrunner/sample"
+	"payload/mlxrunner/tokenizer"
+)
+
+const (
+	// Chunk is how many tokens of a prompt are computed at once.
+	Chunk = 512
+	// ReleaseEvery is after how many generated tokens freed buffers go back to
+	// the system: as often as the cache of keys and values grows, because each
+	// growth leaves buffers behind that nothing fits again.
+	ReleaseEvery = cache.Step
+)
+
+// What ended a text.
+const (
+	StopEnd    = "stop"   // an end-of-sequence id or a stop string
+	StopLength = "length" // the number of tokens, or the model's context
+)
+
+// A Runner generates with one model.
+type Runner struct {
+	Model   model.Model
+	Tok     *tokenizer.Tokenizer
+	End     []int // ids that end a text
+	Context int   // tokens that prompt and text may have together; 0 has no limit
+	Vocab   int
+
+	// due tells whether a round that went from before to after generated tokens
+	// releases freed buffers. Tests show that another rule lets them pile up.
+	due func(before, after int) bool
+}
+
+// Open makes a runner of a loaded model and the files beside it.
+func Open(dir string, m *model.Loaded) (*Runner, error) {
+	tok, err := tokenizer.Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	end, err := EndIDs(dir, m.Config, tok)
+	if err != nil {
+		return nil, err
+	}
+	return &Runner{Model: m, Tok: tok, End: end, Context: m.Config.Positions, Vocab: m.Config.Vocab, due: crosses}, nil
+}
+
+// crosses tells whether a multiple of ReleaseEvery lies in (before, after]. A
+// round of several tokens may step over it.
+func crosses(before, after int) bool { return before/ReleaseEvery != after/ReleaseEvery }
+
+// A Request is what is to be generated.
+type Request struct {
+	Prompt    []int
+	MaxTokens int // 0: as many as the context allows
+	Sampling  sample.Settings
+	Stop      []string // texts that end it, and are not part of it
+	IgnoreEnd bool     // end-of-sequence ids are tokens as any other
+	Lookup    int      // so many tokens a round are guessed from what came before; 0 guesses none
+	Chunk     int      // tokens of a prompt computed at once; 0 is Chunk
+}
+
+// A Token is one that was generated.
+type Token struct {
+	ID      int
+	Logprob float64          // where logprobs are asked for
+	Top     []sample.Logprob // the likeliest at its place
+}
+
+// A Piece is what is sure of the text with the tokens of a round. Either may be
+// empty.
+type Piece struct {
+	Text   string
+	Tokens []Token
+}
+
+// A Result says how it went.
+type Result struct {
+	Text       string
+	Tokens     []int
+	Finish     string // StopEnd or StopLength
+	StopText   string // the stop string that was reached
+	Prompt     int    // tokens
+	Rounds     int    // of decoding
+	Guessed    int    // tokens that were guessed
+	Accepted   int    // and were right
+	Prefill    time.Duration
+	FirstToken time.Duration // from the start, prefill included
+	Decode     time.Duration // after the first token
+}
+
+// PrefillRate is prompt tokens a second, 0 where there is nothing to tell. The
+// last one is not counted: decoding begins with it.
+func (r Result) PrefillRate() float64 { return rate(r.Prompt-1, r.Prefill) }
+
+// DecodeRate is generated tokens a second after the first.
+func (r Result) DecodeRate() float64 { return rate(len(r.Tokens)-1, r.Decode) }
+
+func rate(n int, d time.Duration) float64 {
+	if n <= 0 || d <= 0 {
+		return 0
+	}
+	return float64(n) / d.Seconds()
+}
+
+// A ContextError says that a prompt leaves no room.
+type ContextError struct{ Prompt, Context int }
+
+func (e *ContextError) Error() string {
+	return fmt.Sprintf("a prompt of %d tokens: the model's context is %d, and text needs room too", e.Prompt, e.Context)
+}
+
+// Hooks are told how it goes; each may be nil. An error ends the generation.
+type Hooks struct {
+	Prefill func(done, total int)
+	Piece   func(Piece) error
+}
+
+// Generate runs a request, on the thread of s. When ctx ends it gives the
+// result so far and ctx's error.
+func (r *Runner) Generate(ctx context.Context, s *mlx.Scope, q Request, hooks Hooks) (Result, error) {
+	if err := r.check(q); err != nil {
+		return Result{}, err
+	}
+	g := &generation{Runner: r, Request: q, Hooks: hooks, kv: r.Model.NewCache(), start: time.Now()}
+	g.result.Prompt = len(q.Prompt)
+	g.stopper.stops = q.Stop
+	g.stream = r.Tok.Stream(true)
+	g.limit = q.MaxTokens
+	if room := r.Context - len(q.Prompt); r.Context > 0 && (g.limit == 0 || room < g.limit) {
+		g.limit = room
+	}
+	var err error
+	if g.sampler, err = sample.New(s, q.Sampling, r.Vocab, q.Prompt); err != nil {
+		return Result{}, err
+	}
+	err = g.run(ctx, s)
+	if len(g.result.Tokens) > 0 {
+		g.result.Decode = time.Since(g.start) - g.result.FirstToken
+	}
+	return g.result, errors.Join(err, g.leave(s))
+}
+
+// leave gives everything back. A round that was under way when the text ended
+// is waited for, or its buffers would come into the pool afterwards.
+func (g *generation) leave(s *mlx.Scope) error {
+	g.kv.Free()
+	g.sampler.Free()
+	return errors.Join(s.Stream().Synchronize(), mlx.ClearCache())
+}
+
+func (r *Runner) check(q Request) error {
+	switch {
+	case len(q.Prompt) == 0:
+		return errors.New("the prompt has no tokens")
+	case r.Context > 0 && len(q.Prompt) >= r.Context:
+		return &ContextError{len(q.Prompt), r.Context}
+	case q.MaxTokens < 0 || q.Lookup < 0 || q.Chunk < 0:
+		return fmt.Errorf("a negative number: max tokens %d, lookup %d, chunk %d", q.MaxTokens, q.Lookup, q.Chunk)
+	case slices.Contains(q.Stop, ""):
+		return errors.New("an empty stop string")
+	}
+	for _, id := range q.Prompt {
+		if id < 0 || id >= r.Vocab {
+			return fmt.Errorf("the prompt has token %d: the model has %d tokens", id, r.Vocab)
+		}
+	}
+	return nil
+}
+
+// A generation is one request under way.
+type generation struct {
+	*Runner
+	Request
+	Hooks
+	kv      *cache.Cache
+	sampler *sample.Sampler
+	stream  *tokenizer.Stream
+	stopper stopper
+	limit   int // tokens; 0 has none
+	start   time.Time
+	result  Result
+}
+
+func (g *generation) run(ctx context.Context, s *mlx.Scope) error {
+	if err := g.prefill(ctx, s); err != nil {
+		return err
+	}
+	decode := g.decode
+	if g.Lookup > 0 {
+		decode = g.speculate
+	}
+	return decode(ctx, s)
+}
+
+// prefill computes all of the prompt but its last token, which the first round
+// begins with. Only the cache is evaluated, so no logits are computed.
+func (g *generation) prefill(ctx context.Context, s *mlx.Scope) error {
+	chunk := g.Chunk
+	if chunk == 0 {
+		chunk = Chunk
+	}
+	rest := g.Prompt[:len(g.Prompt)-1]
+	for done := 0; done < len(rest); {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(chunk, len(rest)-done)
+		sub := s.Sub()
+		g.Model.Forward(sub, row(sub, rest[done:done+n]), g.kv)
+		if err := sub.Close(); err != nil {
+			return err
+		}
+		if err := s.Eval(g.kv.Arrays()...); err != nil {
+			return err
+		}
+		if err := mlx.ClearCache(); err != nil {
+			return err
+		}
+		done += n
+		if g.Hooks.Prefill != nil {
+			g.Hooks.Prefill(done, len(rest))
+		}
+	}
+	g.result.Prefill = time.Since(g.start)
+	return nil
+}
+
+// decode makes one token a round. The next round is under way before the
+// token of this one is read.
+func (g *generation) decode(ctx context.Context, s *mlx.Scope) error {
+	first := s.Keep(row(s, g.Prompt[len(g.Prompt)-1:]))
+	now, err := g.dispatch(s, first, 0)
+	first.Free()
+	for n := 1; err == nil; n++ {
+		var next sample.Choice
+		if g.limit == 0 || n < g.limit {
+			next, err = g.dispatch(s, now.Token, n)
+		}
+		var ended bool
+		if err == nil {
+			ended, err = g.read(ctx, s, now)
+		}
+		free(now)
+		now = next
+		if ended {
+			break
+		}
+	}
+	free(now)
+	return err
+}
+
+// dispatch starts to compute the token that follows token at a place.
+func (g *generation) dispatch(s *mlx.Scope, token *mlx.Array, place int) (sample.Choice, error) {
+	sub := s.Sub()
+	logits := g.Model.Forward(sub, sub.Reshape(token, 1, 1), g.kv)
+	if place > 0 {
+		g.sampler.Accept(sub, token)
+	}
+	c := g.sampler.Next(sub, sub.Reshape(logits, 1, -1), place)
+	for _, a := range c.Arrays() {
+		sub.Keep(a)
+	}
+	// Closed first, so that MLX can reuse what lies between while it computes.
+	if err := sub.Close(); err != nil {
+		free(c)
+		return sample.Choice{}, err
+	}
+	if err := s.AsyncEval(c.Arrays()...); err != nil {
+		free(c)
+		return sample.Choice{}, err
+	}
+	return c, nil
+}
+
+func free(c sample.Choice) {
+	for _, a := range c.Arrays() {
+		a.Free()
+	}
+}
+
+func (g *generation) read(ctx context.Context, s *mlx.Scope, c sample.Choice) (ended bool, err error) {
+	id, own, top, err := c.Read(s)
+	if err != nil {
+		return true, err
+	}
+	ended, err = g.deliver([]Token{{ID: id, Logprob: own, Top: top}})
+	if err == nil && !ended {
+		err = ctx.Err()
+	}
+	return ended, err
+}
+
+// deliver ends a round: it takes its tokens into the text up to what ends it,
+// and gives freed buffers back where that is due.
+func (g *generation) deliver(round []Token) (ended bool, err error) {
+	before := len(g.result.Tokens)
+	if before == 0 {
+		g.result.FirstToken = time.Since(g.start)
+	}
+	g.result.Rounds++
+	var text string
+	took := 0
+	for _, t := range round {
+		took++
+		g.result.Tokens = append(g.result.Tokens, t.ID)
+		var more string
+		if more, ended = g.take(t.ID); ended {
+			text += more
+			break
+		}
+		text += more
+	}
+	if err := g.emit(text, round[:took]); err != nil {
+		return true, err
+	}
+	if g.due(before, len(g.result.Tokens)) {
+		err = mlx.ClearCache()
+	}
+	return ended, err
+}
+
+// take gives the text that is sure with one more token, and whether it ended.
+func (g *generation) take(id int) (text string, ended bool) {
+	if !g.IgnoreEnd && slices.Contains(g.End, id) {
+		g.result.Finish = StopEnd
+		return g.rest(""), true
+	}
+	text, stop := g.stopper.push(g.stream.Push(id))
+	if stop != "" {
+		g.result.Finish, g.result.StopText = StopEnd, stop
+		return text, true
+	}
+	if g.limit > 0 && len(g.result.Tokens) >= g.limit {
+		g.result.Finish = StopLength
+		return g.rest(text), true
+	}
+	return text, false
+}
+
+// rest adds to text what the stream and the stopper hold back at the end. What
+// the stream gives can still complete a stop.
+func (g *generation) rest(text string) string {
+	more, stop := g.stopper.push(g.stream.Flush())
+	if stop != "" {
+		g.result.Finish, g.result.StopText = StopEnd, stop
+	}
+	return text + more + g.stopper.flush()
+}
+
+func (g *generation) emit(text string, tokens []Token) error {
+	g.result.Text += text
+	if g.Piece == nil || text == "" && len(tokens) == 0 {
+		return nil
+	}
+	return g.Piece(Piece{text, tokens})
+}
+
+func row(s *mlx.Scope, ids []int) *mlx.Array {
+	out := make([]uint32, len(ids))
+	for i, id := range ids {
+		out[i] = uint32(id)
+	}
+	return mlx.New(s, out, 1, len(ids))
+}

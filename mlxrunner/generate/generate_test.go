@@ -1,0 +1,424 @@
+package generate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"payload/mlx"
+	"payload/mlx/mlxtest"
+	"payload/mlxrunner/model"
+	_ "payload/mlxrunner/model/architectures"
+	"payload/mlxrunner/sample"
+)
+
+const tiny = "../../internal/verify/tinymodel"
+
+type completion struct {
+	Name, Prompt, Text, Stop string
+	PromptTokens             int `json:"prompt_tokens"`
+	Predict                  int `json:"n_predict"`
+	Tokens                   []int
+}
+
+// completions are what llama-server answers with the same weights.
+func completions(t *testing.T) []completion {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(tiny, "expected.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var expected struct{ Completions []completion }
+	if err := json.Unmarshal(text, &expected); err != nil {
+		t.Fatal(err)
+	}
+	if len(expected.Completions) == 0 {
+		t.Fatal("no completions")
+	}
+	return expected.Completions
+}
+
+// runner loads the tiny model on a thread of the test.
+func runner(t testing.TB) (*mlx.Scope, *Runner) {
+	t.Helper()
+	s := mlxtest.Scope(t)
+	dir := filepath.Join(tiny, "safetensors")
+	m, err := model.Load(context.Background(), s, dir, model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	r, err := Open(dir, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, r
+}
+
+func (r *Runner) encode(t testing.TB, text string) []int {
+	t.Helper()
+	ids, err := r.Tok.Encode(text, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+func generate(t testing.TB, s *mlx.Scope, r *Runner, q Request) Result {
+	t.Helper()
+	got, err := r.Generate(context.Background(), s, q, Hooks{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestSameTextAsLlamaServer(t *testing.T) {
+	s, r := runner(t)
+	for _, c := range completions(t) {
+		for _, lookup := range []int{0, 4} {
+			q := Request{Prompt: r.encode(t, c.Prompt), MaxTokens: c.Predict, Lookup: lookup}
+			var streamed string
+			got, err := r.Generate(context.Background(), s, q, Hooks{Piece: func(p Piece) error {
+				streamed += p.Text
+				return nil
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]string{"limit": StopLength, "eos": StopEnd}[c.Stop]
+			if got.Text != c.Text || streamed != c.Text || !slices.Equal(got.Tokens, c.Tokens) || got.Finish != want || got.Prompt != c.PromptTokens {
+				t.Errorf("%s, lookup %d: got %q (%s, prompt %d, tokens %v), want %q (%s, %d, %v); streamed %q",
+					c.Name, lookup, got.Text, got.Finish, got.Prompt, got.Tokens, c.Text, want, c.PromptTokens, c.Tokens, streamed)
+			}
+		}
+	}
+}
+
+// However a prompt is cut, the text is the same.
+func TestChunks(t *testing.T) {
+	s, r := runner(t)
+	prompt := r.encode(t, completions(t)[1].Prompt)
+	want := generate(t, s, r, Request{Prompt: prompt, MaxTokens: 8})
+	for _, chunk := range []int{1, 7, 8, 9, 24} {
+		var told []int
+		got, err := r.Generate(context.Background(), s, Request{Prompt: prompt, MaxTokens: 8, Chunk: chunk},
+			Hooks{Prefill: func(done, total int) { told = append(told, done, total) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got.Tokens, want.Tokens) {
+			t.Errorf("chunks of %d: %v, want %v", chunk, got.Tokens, want.Tokens)
+		}
+		if n := len(prompt) - 1; len(told) != 2*((n+chunk-1)/chunk) || told[len(told)-2] != n || told[0] != chunk {
+			t.Errorf("chunks of %d: told %v", chunk, told)
+		}
+	}
+}
+
+// Guessing changes how fast text comes, never which: not when greedy, not when
+// drawn, not with penalties. The far end of a long text is full of repetitions.
+func TestLookupGivesThePlainText(t *testing.T) {
+	s, r := runner(t)
+	prompt := r.encode(t, "The harbour of Senn")
+	for name, sampling := range map[string]sample.Settings{
+		"greedy":    {},
+		"drawn":     {Temperature: 1.2, TopP: 0.95, Seed: 7},
+		"penalties": {Repetition: 1.3, Frequency: 0.2, Presence: 0.1},
+	} {
+		want := generate(t, s, r, Request{Prompt: prompt, MaxTokens: 150, Sampling: sampling, IgnoreEnd: true})
+		for _, lookup := range []int{1, 3, 8} {
+			got := generate(t, s, r, Request{Prompt: prompt, MaxTokens: 150, Sampling: sampling, IgnoreEnd: true, Lookup: lookup})
+			if !slices.Equal(got.Tokens, want.Tokens) {
+				t.Errorf("%s, lookup %d: %v, want %v", name, lookup, got.Tokens, want.Tokens)
+			}
+			t.Logf("%s, lookup %d: %d rounds, %d of %d accepted", name, lookup, got.Rounds, got.Accepted, got.Guessed)
+			if len(got.Tokens) != got.Rounds+got.Accepted {
+				t.Errorf("%s, lookup %d: %d tokens from %d rounds and %d accepted", name, lookup, len(got.Tokens), got.Rounds, got.Accepted)
+			}
+		}
+	}
+}
+
+func TestSeeds(t *testing.T) {
+	s, r := runner(t)
+	prompt := r.encode(t, "In the")
+	text := func(seed uint64) []int {
+		return generate(t, s, r, Request{Prompt: prompt, MaxTokens: 24, Sampling: sample.Settings{Temperature: 1.5, Seed: seed}}).Tokens
+	}
+	if a, b := text(1), text(1); !slices.Equal(a, b) {
+		t.Errorf("seed 1 gave %v and %v", a, b)
+	}
+	if a, b := text(1), text(2); slices.Equal(a, b) {
+		t.Errorf("seeds 1 and 2 both gave %v", a)
+	}
+}
+
+// A stop string ends the text before itself, whatever tokens it comes in, and
+// no part of it is streamed.
+func TestStopStrings(t *testing.T) {
+	s, r := runner(t)
+	c := completions(t)[0]
+	for _, stop := range []string{"the gulls", ".", " sun", "e rope mak", "ulls, then the rope"} {
+		var streamed string
+		got, err := r.Generate(context.Background(), s, Request{Prompt: r.encode(t, c.Prompt), MaxTokens: c.Predict, Stop: []string{"never", stop}},
+			Hooks{Piece: func(p Piece) error { streamed += p.Text; return nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, _, found := strings.Cut(c.Text, stop)
+		if !found {
+			t.Fatalf("%q is not in the text", stop)
+		}
+		if got.Text != want || streamed != want || got.Finish != StopEnd || got.StopText != stop {
+			t.Errorf("%q: %q (%s, %q), streamed %q, want %q", stop, got.Text, got.Finish, got.StopText, streamed, want)
+		}
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	s, r := runner(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	got, err := r.Generate(ctx, s, Request{Prompt: r.encode(t, "In the"), MaxTokens: 100, IgnoreEnd: true}, Hooks{Piece: func(Piece) error {
+		cancel()
+		return nil
+	}})
+	if !errors.Is(err, context.Canceled) || len(got.Tokens) != 1 {
+		t.Errorf("cancelled at the first token: %d tokens, error %v", len(got.Tokens), err)
+	}
+	if got, err = r.Generate(ctx, s, Request{Prompt: r.encode(t, "In the")}, Hooks{}); !errors.Is(err, context.Canceled) || len(got.Tokens) != 0 {
+		t.Errorf("cancelled before: %d tokens, error %v", len(got.Tokens), err)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	s, r := runner(t)
+	r.Context = 20
+	prompt := r.encode(t, "The harbour of Senn wakes") // 11
+	if got := generate(t, s, r, Request{Prompt: prompt, IgnoreEnd: true}); len(got.Tokens) != 9 || got.Finish != StopLength {
+		t.Errorf("%d tokens, %s; the context has room for 9", len(got.Tokens), got.Finish)
+	}
+	_, err := r.Generate(context.Background(), s, Request{Prompt: slices.Concat(prompt, prompt)}, Hooks{})
+	var full *ContextError
+	if !errors.As(err, &full) {
+		t.Errorf("a prompt longer than the context: %v", err)
+	}
+	for _, q := range []Request{{}, {Prompt: []int{512}}, {Prompt: prompt, Stop: []string{""}}, {Prompt: prompt, Sampling: sample.Settings{TopP: 2}}} {
+		if _, err := r.Generate(context.Background(), s, q, Hooks{}); err == nil {
+			t.Errorf("no error for %+v", q)
+		}
+	}
+}
+
+func TestLogprobs(t *testing.T) {
+	s, r := runner(t)
+	var tokens []Token
+	_, err := r.Generate(context.Background(), s, Request{Prompt: r.encode(t, "In the"), MaxTokens: 3, Sampling: sample.Settings{Logprobs: 3}},
+		Hooks{Piece: func(p Piece) error { tokens = append(tokens, p.Tokens...); return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// expected.json's first probe.
+	first := tokens[0]
+	if len(tokens) != 3 || first.ID != 290 || len(first.Top) != 3 || first.Top[0].Token != 290 || first.Top[1].Token != 488 ||
+		first.Logprob != first.Top[0].Logprob || first.Logprob < -1.1 || first.Logprob > -0.7 {
+		t.Errorf("%+v", tokens)
+	}
+}
+
+// The ids that end a text are united, whichever files name them.
+func TestEndIDsUnited(t *testing.T) {
+	s, r := runner(t)
+	_ = s
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := &model.Config{EOS: []int{3}}
+	check := func(want ...int) {
+		t.Helper()
+		got, err := EndIDs(dir, config, r.Tok)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("got %v, %v; want %v", got, err, want)
+		}
+	}
+	check(3)
+	write("generation_config.json", `{"eos_token_id": [5, 3]}`)
+	check(3, 5)
+	write("tokenizer_config.json", `{"eos_token": {"content": "<|im_end|>"}}`)
+	check(2, 3, 5)
+	write("generation_config.json", `{"eos_token_id": 7}`)
+	write("tokenizer_config.json", `{"eos_token": "<|im_start|>"}`)
+	check(1, 3, 7)
+	write("tokenizer_config.json", `{"eos_token": "</s>"}`)
+	_, err := EndIDs(dir, config, r.Tok)
+	mlxtest.Fails(t, err, "tokenizer_config.json", `"</s>"`)
+}
+
+func TestStopper(t *testing.T) {
+	for _, c := range []struct {
+		stops  []string
+		pieces []string
+		sure   []string
+		stop   string
+		rest   string
+	}{
+		{[]string{"END"}, []string{"a", "E", "N", "x"}, []string{"a", "", "", "ENx"}, "", ""},
+		{[]string{"END"}, []string{"aE", "ND", ""}, []string{"a", ""}, "END", ""},
+		{[]string{"END"}, []string{"aE"}, []string{"a"}, "", "E"},
+		{[]string{"aab"}, []string{"a", "a", "a", "b"}, []string{"", "", "a", ""}, "aab", ""},
+		{[]string{"\n\n", "!"}, []string{"x\n", "y!z"}, []string{"x", "\ny"}, "!", ""},
+		{nil, []string{"x"}, []string{"x"}, "", ""},
+	} {
+		p := stopper{stops: c.stops}
+		var sure []string
+		var stop string
+		for _, text := range c.pieces {
+			var s string
+			s, stop = p.push(text)
+			sure = append(sure, s)
+			if stop != "" {
+				break
+			}
+		}
+		if rest := p.flush(); !reflect.DeepEqual(sure, c.sure) || stop != c.stop || rest != c.rest {
+			t.Errorf("%q in %q: %q, %q, rest %q", c.stops, c.pieces, sure, stop, rest)
+		}
+	}
+}
+
+func TestGuess(t *testing.T) {
+	for _, c := range []struct {
+		text []int
+		n    int
+		want []int
+	}{
+		{[]int{1, 2, 3, 4, 1, 2, 3}, 2, []int{4, 1}},
+		{[]int{5, 2, 9, 8, 2}, 8, []int{9, 8, 2}},
+		{[]int{2, 7, 2, 8, 2}, 1, []int{8}}, // the last time counts
+		{[]int{1, 2, 3}, 4, nil},
+		{[]int{1, 1}, 0, []int{}},
+	} {
+		if got := guess(c.text, c.n); !slices.Equal(got, c.want) {
+			t.Errorf("guess(%v, %d) = %v, want %v", c.text, c.n, got, c.want)
+		}
+	}
+}
+
+// What MLX keeps for reuse stays small over a long generation, however many
+// tokens a round has. Where a release waits for a multiple to be hit exactly,
+// rounds step over it, and buffers pile up: this test sees that.
+func TestMemoryStaysFlat(t *testing.T) {
+	s, r := runner(t)
+	r.Context = 0 // text far past it is senseless, which is no matter here
+	before, err := mlx.SetCacheLimit(1 << 40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = mlx.SetCacheLimit(before) }()
+	prompt := r.encode(t, "The harbour of Senn wakes")
+	const tokens = 10*ReleaseEvery + 300
+	exact := func(_, after int) bool { return after%ReleaseEvery == 0 }
+	for _, c := range []struct {
+		name   string
+		due    func(before, after int) bool
+		lookup int
+		flat   bool
+	}{
+		{"plain", crosses, 0, true},
+		{"several tokens a round", crosses, 4, true},
+		{"several tokens a round, released at exact multiples", exact, 4, false},
+	} {
+		r.due = c.due
+		pools, footprint := pools(t, s, r, Request{Prompt: prompt, MaxTokens: tokens, IgnoreEnd: true, Lookup: c.lookup})
+		most := slices.Max(pools[1:])
+		t.Logf("%s: pool at the boundaries %s KiB, most %d KiB; footprint %+d KiB", c.name, kib(pools), most>>10, footprint>>10)
+		// The pool right after a boundary holds what one round freed.
+		if flat := most <= poolLimit; flat != c.flat {
+			t.Errorf("%s: the pool reached %d KiB after a boundary, limit %d", c.name, most>>10, poolLimit>>10)
+		}
+		if c.flat && footprint > 16<<20 {
+			t.Errorf("%s: the footprint grew by %d KiB", c.name, footprint>>10)
+		}
+	}
+}
+
+// poolLimit is above what the rounds right after a boundary free, and below
+// what growing the cache once leaves behind.
+const poolLimit = 256 << 10
+
+// pools generates and gives the pool's size at the first round after each
+// multiple of ReleaseEvery, and by how much the process grew from the second
+// to the end.
+func pools(t *testing.T, s *mlx.Scope, r *Runner, q Request) (sizes []int64, footprint int64) {
+	t.Helper()
+	n, next := 0, ReleaseEvery+16
+	var first, last int64
+	_, err := r.Generate(context.Background(), s, q, Hooks{Piece: func(p Piece) error {
+		if n += len(p.Tokens); n < next {
+			return nil
+		}
+		next += ReleaseEvery
+		m, err := mlx.MemoryInUse()
+		sizes, last = append(sizes, m.Cache), resident()
+		if len(sizes) == 2 {
+			first = last
+		}
+		return err
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sizes) < 10 {
+		t.Fatalf("only %d boundaries in %d tokens", len(sizes), n)
+	}
+	return sizes, last - first
+}
+
+func kib(sizes []int64) string {
+	out := make([]string, len(sizes))
+	for i, n := range sizes {
+		out[i] = fmt.Sprint(n >> 10)
+	}
+	return strings.Join(out, " ")
+}
+
+// resident is the process's memory in bytes, 0 where it can't be told.
+func resident() int64 {
+	runtime.GC()
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	var size, pages int64
+	if _, err := fmt.Sscan(string(text), &size, &pages); err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize())
+}
+
+func BenchmarkDecode(b *testing.B) {
+	s, r := runner(b)
+	prompt := r.encode(b, "The harbour of Senn wakes")
+	b.ResetTimer()
+	n := 0
+	var rate float64
+	for range b.N {
+		got := generate(b, s, r, Request{Prompt: prompt, MaxTokens: 256, IgnoreEnd: true})
+		n += len(got.Tokens)
+		rate = got.DecodeRate()
+	}
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "tokens/s")
+	b.ReportMetric(rate, "decode_tps")
+}
