@@ -1,0 +1,245 @@
+// Package chat makes a model's prompt of a conversation, by the template that
+// its checkpoint carries. It knows where templates stand and what they are
+// given; mlxrunner/jinja renders them.
+package chat
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"payload/mlxrunner/jinja"
+	"payload/mlxrunner/tokenizer"
+)
+
+// The files that may hold a template, the first before the second.
+const (
+	TemplateName = "chat_template.jinja"
+	ConfigName   = "tokenizer_config.json"
+)
+
+// ErrNoTemplate says that a checkpoint has no template: it was not made for
+// conversations, and a guess would give bad answers that look fine.
+var ErrNoTemplate = errors.New("the checkpoint has no chat template (" + TemplateName + ", or chat_template in " + ConfigName + ")")
+
+// Message is one turn.
+type Message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// Template is a checkpoint's template. It may be used by several goroutines.
+type Template struct {
+	tok      *tokenizer.Tokenizer
+	path     string
+	parsed   *jinja.Template
+	tools    *jinja.Template // for conversations with tools, where there is one of its own
+	specials map[string]json.RawMessage
+	bos      int // -1 where the tokenizer begins texts with none
+}
+
+// Load reads the template of a folder. The error is ErrNoTemplate where there
+// is none.
+func Load(dir string, tok *tokenizer.Tokenizer) (*Template, error) {
+	t := &Template{tok: tok, bos: -1, path: filepath.Join(dir, ConfigName), specials: map[string]json.RawMessage{}}
+	config := map[string]json.RawMessage{}
+	if err := readIfThere(t.path, &config); err != nil {
+		return nil, err
+	}
+	for name, value := range config {
+		if strings.HasSuffix(name, "_token") {
+			t.specials[name] = value
+		}
+	}
+	named, err := sources(dir, config["chat_template"])
+	if err != nil {
+		return nil, err
+	}
+	if _, own := named[""]; own {
+		t.path = filepath.Join(dir, TemplateName)
+	}
+	source, ok := first(named, "", "default")
+	if !ok && len(named) > 0 {
+		return nil, fmt.Errorf("reading %s: it names the chat templates %s, none of them default", t.path, strings.Join(slices.Sorted(maps.Keys(named)), ", "))
+	}
+	if !ok {
+		return nil, fmt.Errorf("reading %s: %w", dir, ErrNoTemplate)
+	}
+	if t.parsed, err = jinja.Parse(source); err != nil {
+		return nil, fmt.Errorf("reading the chat template of %s: %w", t.path, err)
+	}
+	if source, ok := named["tool_use"]; ok {
+		if t.tools, err = jinja.Parse(source); err != nil {
+			return nil, fmt.Errorf("reading the chat template tool_use of %s: %w", t.path, err)
+		}
+	}
+	return t, t.findBOS()
+}
+
+// sources gives templates by their names; one in a file of its own has none.
+func sources(dir string, value json.RawMessage) (map[string]string, error) {
+	named := map[string]string{}
+	text, err := os.ReadFile(filepath.Join(dir, TemplateName))
+	if err == nil {
+		named[""] = string(text)
+		return named, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the chat template: %w", err)
+	}
+	if len(value) == 0 || string(value) == "null" {
+		return named, nil
+	}
+	var one string
+	if json.Unmarshal(value, &one) == nil {
+		named["default"] = one
+		return named, nil
+	}
+	var list []struct{ Name, Template string }
+	if err := json.Unmarshal(value, &list); err != nil {
+		return nil, fmt.Errorf("reading chat_template of %s: it is neither a text nor a list of named ones: %w", filepath.Join(dir, ConfigName), err)
+	}
+	for _, entry := range list {
+		named[entry.Name] = entry.Template
+	}
+	return named, nil
+}
+
+func first(named map[string]string, names ...string) (string, bool) {
+	for _, name := range names {
+		if source, ok := named[name]; ok {
+			return source, true
+		}
+	}
+	return "", false
+}
+
+// findBOS sees whether the tokenizer begins every text with bos_token.
+func (t *Template) findBOS() error {
+	bos, ok := t.special("bos_token")
+	if !ok {
+		return nil
+	}
+	id, ok := t.tok.ID(bos)
+	if !ok {
+		return fmt.Errorf("reading %s: the tokenizer lacks its bos_token %q", ConfigName, bos)
+	}
+	added, err := t.tok.Encode("", true)
+	if err != nil {
+		return err
+	}
+	if len(added) > 0 && added[0] == id {
+		t.bos = id
+	}
+	return nil
+}
+
+// special gives the text of a special token.
+func (t *Template) special(name string) (string, bool) {
+	value := bytes.TrimSpace(t.specials[name])
+	var object struct{ Content string }
+	var text string
+	if json.Unmarshal(value, &text) == nil && text != "" {
+		return text, true
+	}
+	if json.Unmarshal(value, &object) == nil && object.Content != "" {
+		return object.Content, true
+	}
+	return "", false
+}
+
+// Options are what a conversation has besides its messages.
+type Options struct {
+	Tools json.RawMessage // a JSON array of declarations; nil for none
+	Clock time.Time       // what the template takes for now; the zero time is time.Now
+	// Unanswered leaves out the beginning of the model's turn.
+	Unanswered bool
+}
+
+// Render gives the text of a conversation: a JSON array of messages with role
+// and content, and whatever else the template reads of them.
+func (t *Template) Render(messages json.RawMessage, o Options) (string, error) {
+	names := jinja.NewDict()
+	for name := range t.specials {
+		if text, ok := t.special(name); ok {
+			names.Set(name, text)
+		}
+	}
+	turns, err := jinja.FromJSON(messages)
+	if err != nil {
+		return "", fmt.Errorf("reading the messages: %w", err)
+	}
+	names.Set("messages", turns)
+	names.Set("add_generation_prompt", !o.Unanswered)
+	names.Set("documents", nil)
+	names.Set("tools", nil)
+	template := t.parsed
+	if len(o.Tools) > 0 {
+		tools, err := jinja.FromJSON(o.Tools)
+		if err != nil {
+			return "", fmt.Errorf("reading the tools: %w", err)
+		}
+		names.Set("tools", tools)
+		if t.tools != nil {
+			template = t.tools
+		}
+	}
+	if o.Clock.IsZero() {
+		o.Clock = time.Now()
+	}
+	text, err := template.Render(names, o.Clock)
+	if err != nil {
+		return "", fmt.Errorf("rendering the chat template of %s: %w", t.path, err)
+	}
+	return text, nil
+}
+
+// Encode gives the ids of a rendered conversation. Where the tokenizer begins
+// texts with a token, there is exactly one, whether the template writes it,
+// writes it twice, or leaves it out. Nothing is added at the end: the model's
+// turn goes on there.
+func (t *Template) Encode(text string) ([]int, error) {
+	ids, err := t.tok.Encode(text, false)
+	if err != nil || t.bos < 0 {
+		return ids, err
+	}
+	for len(ids) > 0 && ids[0] == t.bos {
+		ids = ids[1:]
+	}
+	return append([]int{t.bos}, ids...), nil
+}
+
+// Prompt renders and encodes messages.
+func (t *Template) Prompt(messages []Message, o Options) ([]int, error) {
+	text, err := json.Marshal(messages)
+	if err != nil {
+		return nil, err
+	}
+	rendered, err := t.Render(text, o)
+	if err != nil {
+		return nil, err
+	}
+	return t.Encode(rendered)
+}
+
+func readIfThere(path string, into any) error {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", path, err)
+	}
+	return nil
+}
