@@ -15,6 +15,7 @@ import (
 
 	"payload/mlx"
 	"payload/mlx/mlxtest"
+	"payload/mlxrunner/chat"
 	"payload/mlxrunner/model"
 	_ "payload/mlxrunner/model/architectures"
 	"payload/mlxrunner/sample"
@@ -22,28 +23,36 @@ import (
 
 const tiny = "../../internal/verify/tinymodel"
 
-type completion struct {
-	Name, Prompt, Text, Stop string
-	PromptTokens             int `json:"prompt_tokens"`
-	Predict                  int `json:"n_predict"`
-	Tokens                   []int
+// answers are what llama-server gives with the same weights.
+type answers struct {
+	Completions []struct {
+		Name, Prompt, Text, Stop string
+		PromptTokens             int `json:"prompt_tokens"`
+		Predict                  int `json:"n_predict"`
+		Tokens                   []int
+	}
+	Chats []struct {
+		Name, Content    string
+		Messages         []chat.Message
+		MaxTokens        int    `json:"max_tokens"`
+		CompletionTokens int    `json:"completion_tokens"`
+		FinishReason     string `json:"finish_reason"`
+	}
 }
 
-// completions are what llama-server answers with the same weights.
-func completions(t *testing.T) []completion {
+func expected(t *testing.T) (a answers) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(tiny, "expected.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var expected struct{ Completions []completion }
-	if err := json.Unmarshal(text, &expected); err != nil {
+	if err := json.Unmarshal(text, &a); err != nil {
 		t.Fatal(err)
 	}
-	if len(expected.Completions) == 0 {
-		t.Fatal("no completions")
+	if len(a.Completions) == 0 || len(a.Chats) == 0 {
+		t.Fatal("no answers")
 	}
-	return expected.Completions
+	return a
 }
 
 // runner loads the tiny model on a thread of the test. It does without the
@@ -114,7 +123,7 @@ func generate(t testing.TB, s *mlx.Scope, r *Runner, q Request) Result {
 
 func TestSameTextAsLlamaServer(t *testing.T) {
 	s, r := runner(t)
-	for _, c := range completions(t) {
+	for _, c := range expected(t).Completions {
 		for _, lookup := range []int{0, 4} {
 			q := Request{Prompt: r.encode(t, c.Prompt), MaxTokens: c.Predict, Lookup: lookup}
 			var streamed string
@@ -134,10 +143,29 @@ func TestSameTextAsLlamaServer(t *testing.T) {
 	}
 }
 
+// Conversations are answered as llama-server answers them.
+func TestSameAnswersAsLlamaServer(t *testing.T) {
+	s, r := runner(t)
+	template, err := chat.Load(filepath.Join(tiny, "safetensors"), r.Tok)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range expected(t).Chats {
+		prompt, err := template.Prompt(c.Messages, chat.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := generate(t, s, r, Request{Prompt: prompt, MaxTokens: c.MaxTokens})
+		if got.Text != c.Content || got.Finish != c.FinishReason || len(got.Tokens) != c.CompletionTokens {
+			t.Errorf("%s: %q (%s, %d tokens), want %q (%s, %d)", c.Name, got.Text, got.Finish, len(got.Tokens), c.Content, c.FinishReason, c.CompletionTokens)
+		}
+	}
+}
+
 // However a prompt is cut, the text is the same.
 func TestChunks(t *testing.T) {
 	s, r := runner(t)
-	prompt := r.encode(t, completions(t)[1].Prompt)
+	prompt := r.encode(t, expected(t).Completions[1].Prompt)
 	want := generate(t, s, r, Request{Prompt: prompt, MaxTokens: 8})
 	for _, chunk := range []int{1, 7, 8, 9, 24} {
 		var told []int
@@ -198,7 +226,7 @@ func TestSeeds(t *testing.T) {
 // no part of it is streamed.
 func TestStopStrings(t *testing.T) {
 	s, r := runner(t)
-	c := completions(t)[0]
+	c := expected(t).Completions[0]
 	for _, stop := range []string{"the gulls", ".", " sun", "e rope mak", "ulls, then the rope"} {
 		var streamed string
 		got, err := r.Generate(context.Background(), s, Request{Prompt: r.encode(t, c.Prompt), MaxTokens: c.Predict, Stop: []string{"never", stop}},
@@ -386,8 +414,8 @@ func TestMemoryStaysFlat(t *testing.T) {
 	}
 }
 
-// poolLimit is above what the rounds right after a boundary free, and below
-// what growing the cache once leaves behind.
+// poolLimit is above what the rounds right after a boundary free (a third of
+// it), and far below what ten growths of the cache leave behind (20 times).
 const poolLimit = 1 << 20
 
 // pools generates and gives the pool's size at the first round after each

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"payload/mlx/mlxtest"
+)
+
+const tiny = "../../internal/verify/tinymodel/safetensors"
+
+func mlxrunner(stdin string, args ...string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = Main(args, strings.NewReader(stdin), &out, &err)
+	return code, out.String(), err.String()
+}
+
+func TestRun(t *testing.T) {
+	mlxtest.Library(t)
+	code, out, err := mlxrunner("", "run", "--model", tiny, "--prompt", "The harbour of Senn wakes", "--max-tokens", "12")
+	if code != exitDone || out != " before the sun. Fir\n" || !strings.Contains(err, "(length)") {
+		t.Errorf("%d, %q, %s", code, out, err)
+	}
+}
+
+// The object's keys are a contract.
+func TestRunJSON(t *testing.T) {
+	mlxtest.Library(t)
+	for _, extra := range [][]string{nil, {"--lookup", "4"}} {
+		code, out, err := mlxrunner("", append([]string{"run", "--model", tiny, "--prompt", "Hello!", "--chat", "--json"}, extra...)...)
+		if code != exitDone || err != "" {
+			t.Fatalf("%d, %s, %s", code, out, err)
+		}
+		var keys map[string]any
+		if err := json.Unmarshal([]byte(out), &keys); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{
+			"accepted", "active_bytes", "cache_bytes", "decode_tps", "finish_reason", "first_token_ms", "footprint_bytes",
+			"generated_tokens", "load_ms", "peak_bytes", "prefill_tps", "prompt_tokens", "rounds", "schema", "text", "tokens",
+		}
+		if got := slices.Sorted(maps.Keys(keys)); !slices.Equal(got, want) {
+			t.Errorf("keys %v, want %v", got, want)
+		}
+		if !strings.HasPrefix(out, `{"schema":"mlxrunner.run/v1"`) || keys["text"] != "Hello. The ferry is on time today." ||
+			keys["finish_reason"] != "stop" || keys["prompt_tokens"] != 13.0 || keys["generated_tokens"] != 16.0 ||
+			keys["rounds"].(float64)+keys["accepted"].(float64) != 16 || keys["active_bytes"].(float64) < 1148672 || keys["footprint_bytes"] == 0.0 {
+			t.Errorf("%s", out)
+		}
+	}
+}
+
+// Each line is answered with what was said before.
+func TestConversation(t *testing.T) {
+	mlxtest.Library(t)
+	code, out, err := mlxrunner("Hello!\nWho are you?\n", "run", "--model", tiny, "--max-tokens", "40")
+	lines := strings.Split(out, "\n")
+	if code != exitDone || err != "" || len(lines) != 3 || lines[0] != "Hello. The ferry is on time today." || lines[1] == "" || lines[2] != "" {
+		t.Errorf("%d, %q, %s", code, out, err)
+	}
+}
+
+func TestShow(t *testing.T) {
+	code, out, err := mlxrunner("", "show", tiny)
+	if code != exitDone || err != "" || !strings.Contains(out, "architecture  llama\nparameters    574336\n") || !strings.Contains(out, "end ids       [2]\n") {
+		t.Errorf("%d, %s, %s", code, out, err)
+	}
+	code, out, _ = mlxrunner("", "show", tiny, "--json")
+	var r showReport
+	if e := json.Unmarshal([]byte(out), &r); e != nil || code != exitDone || r.Schema != "mlxrunner.show/v1" || !r.Known || r.Parameters != 574336 || len(r.Tensors) != 30 {
+		t.Errorf("%d, %s, %v", code, out, e)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	empty := t.TempDir()
+	odd := t.TempDir()
+	if err := os.WriteFile(filepath.Join(odd, "config.json"), []byte(`{"model_type": "parrot"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args    []string
+		code    int
+		library bool
+		says    []string
+	}{
+		{[]string{"run", "--prompt", "x"}, exitUsage, false, []string{"needs --model DIR", "hint: mlxrunner --help"}},
+		{[]string{"run", "--model", tiny, "--json"}, exitUsage, false, []string{"--json prints one answer"}},
+		{[]string{"run", "--model", tiny, "--prompt", "x", "--top-p", "3"}, exitUsage, false, []string{"the top-p is 3, want 0 to 1"}},
+		{[]string{"run", "--fast"}, exitUsage, false, []string{"--fast"}},
+		{[]string{"show"}, exitUsage, false, nil},
+		{[]string{"show", empty}, exitFailed, false, []string{"config.json", "hint: name a folder"}},
+		{[]string{"run", "--model", empty, "--prompt", "x"}, exitFailed, true, []string{"config.json", "hint: name a folder"}},
+		{[]string{"run", "--model", odd, "--prompt", "x"}, exitFailed, true, []string{`"parrot" is not known; known are llama`}},
+		{[]string{"run", "--model", tiny, "--prompt", strings.Repeat("sea ", 600)}, exitFailed, true, []string{"context is 1024", "hint: give a shorter prompt"}},
+	} {
+		t.Run(strings.Join(c.args[:min(2, len(c.args))], " "), func(t *testing.T) {
+			if c.library {
+				mlxtest.Library(t)
+			}
+			code, out, err := mlxrunner("", c.args...)
+			if code != c.code || !strings.HasPrefix(err, "error: ") {
+				t.Errorf("code %d, want %d: %s", code, c.code, err)
+			}
+			wantIn(t, err, c.says)
+			if slices.Contains(c.args, "--json") != strings.Contains(out, "mlxrunner.error/v1") {
+				t.Errorf("stdout %q", out)
+			}
+		})
+	}
+}
+
+func wantIn(t *testing.T, text string, parts []string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in %s", part, text)
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"payload/mlx"
+	"payload/mlx/mlxthread"
+	"payload/mlxrunner/chat"
+	"payload/mlxrunner/generate"
+	"payload/mlxrunner/model"
+	_ "payload/mlxrunner/model/architectures"
+)
+
+type runOptions struct {
+	model  string
+	prompt string
+	given  bool // a prompt was
+	chat   bool
+	json   bool
+	ask    generate.Request
+}
+
+func newRunCmd(a *app, run func(context.Context, *app, runOptions) error) *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run --model DIR [--prompt TEXT]",
+		Short: "Complete a prompt, or chat",
+		Long: `Complete a prompt as it is or, with --chat, answer it as the first message of
+a conversation. Without --prompt, chat: a line is a message, an empty line or
+the end of the input ends it.`,
+		Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.given = cmd.Flags().Changed("prompt")
+			if o.model == "" {
+				return &usageError{errors.New("mlxrunner run needs --model DIR")}
+			}
+			if !cmd.Flags().Changed("seed") {
+				o.ask.Sampling.Seed = rand.Uint64()
+			}
+			if o.json && !o.given {
+				return &usageError{errors.New("--json prints one answer: give --prompt")}
+			}
+			if err := o.ask.Sampling.Check(); err != nil {
+				return &usageError{err}
+			}
+			if o.ask.MaxTokens < 0 || o.ask.Lookup < 0 {
+				return &usageError{errors.New("--max-tokens and --lookup can't be negative")}
+			}
+			return run(cmd.Context(), a, o)
+		},
+	}
+	f, s := cmd.Flags(), &o.ask.Sampling
+	f.StringVar(&o.model, "model", "", "the checkpoint: a `DIR` with config.json, tokenizer.json and safetensors")
+	f.StringVar(&o.prompt, "prompt", "", "the `TEXT` to complete")
+	f.BoolVar(&o.chat, "chat", false, "put the prompt into the model's chat template")
+	f.IntVar(&o.ask.MaxTokens, "max-tokens", 512, "generate at most `N` tokens; 0 is as many as the context allows")
+	f.Float64Var(&s.Temperature, "temperature", 0, "draw at this temperature; 0 takes the likeliest token")
+	f.IntVar(&s.TopK, "top-k", 0, "draw from the `N` likeliest; 0 is all")
+	f.Float64Var(&s.TopP, "top-p", 0, "draw from the likeliest that together have probability `P`; 0 is all")
+	f.Float64Var(&s.MinP, "min-p", 0, "draw from those with at least `P` times the likeliest's probability")
+	f.Float64Var(&s.Repetition, "repetition-penalty", 0, "divide the logits of tokens seen by `F`; 0 and 1 don't")
+	f.Float64Var(&s.Presence, "presence-penalty", 0, "take `F` off the logits of tokens generated")
+	f.Float64Var(&s.Frequency, "frequency-penalty", 0, "take `F` off for each time a token was generated")
+	f.Uint64Var(&s.Seed, "seed", 0, "draw the same again; another one each time if not given")
+	f.StringArrayVar(&o.ask.Stop, "stop", nil, "end before `TEXT`; may be given several times")
+	f.IntVar(&o.ask.Lookup, "lookup", 0, "guess `N` tokens a round from what came before; the text stays the same")
+	f.BoolVar(&o.json, "json", false, "print one JSON object")
+	return cmd
+}
+
+// runReport is mlxrunner.run/v1.
+type runReport struct {
+	Schema          string  `json:"schema"`
+	Text            string  `json:"text"`
+	Tokens          []int   `json:"tokens"`
+	FinishReason    string  `json:"finish_reason"`
+	PromptTokens    int     `json:"prompt_tokens"`
+	GeneratedTokens int     `json:"generated_tokens"`
+	PrefillTPS      float64 `json:"prefill_tps"`
+	DecodeTPS       float64 `json:"decode_tps"`
+	FirstTokenMS    float64 `json:"first_token_ms"`
+	LoadMS          float64 `json:"load_ms"`
+	Rounds          int     `json:"rounds"`
+	Accepted        int     `json:"accepted"`
+	ActiveBytes     int64   `json:"active_bytes"`
+	CacheBytes      int64   `json:"cache_bytes"`
+	PeakBytes       int64   `json:"peak_bytes"`
+	FootprintBytes  int64   `json:"footprint_bytes"`
+}
+
+// session is a model in memory, on its thread.
+type session struct {
+	thread *mlxthread.Thread
+	loaded *model.Loaded
+	runner *generate.Runner
+	took   time.Duration
+}
+
+func openSession(ctx context.Context, a *app, dir string) (*session, error) {
+	start := time.Now()
+	if err := mlx.Load(); err != nil {
+		return nil, err
+	}
+	device, err := mlx.DefaultDevice()
+	if err != nil {
+		return nil, err
+	}
+	thread, err := mlxthread.Start(device)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{thread: thread}
+	err = thread.Do(ctx, func(ctx context.Context, scope *mlx.Scope) error {
+		var err error
+		s.loaded, err = model.Load(ctx, scope, dir, model.Options{
+			Progress: func(done, total int64) { a.voice.progress("loading", done, total) },
+		})
+		return err
+	})
+	if err == nil {
+		s.runner, err = generate.Open(dir, s.loaded)
+	}
+	a.voice.clear()
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	s.took = time.Since(start)
+	return s, nil
+}
+
+func (s *session) close() error {
+	if s.loaded != nil {
+		s.loaded.Close()
+	}
+	return s.thread.Close()
+}
+
+func (s *session) generate(ctx context.Context, a *app, q generate.Request, show func(string)) (generate.Result, error) {
+	return mlxthread.Call(ctx, s.thread, func(ctx context.Context, scope *mlx.Scope) (generate.Result, error) {
+		return s.runner.Generate(ctx, scope, q, generate.Hooks{
+			Prefill: func(done, total int) { a.voice.progress("reading the prompt", int64(done), int64(total)) },
+			Piece: func(p generate.Piece) error {
+				a.voice.clear()
+				show(p.Text)
+				return nil
+			},
+		})
+	})
+}
+
+func runRun(ctx context.Context, a *app, o runOptions) error {
+	s, err := openSession(ctx, a, o.model)
+	if err != nil {
+		return err
+	}
+	if o.given {
+		err = complete(ctx, a, s, o)
+	} else {
+		err = converse(ctx, a, s, o)
+	}
+	return errors.Join(err, s.close())
+}
+
+func complete(ctx context.Context, a *app, s *session, o runOptions) error {
+	var err error
+	if o.chat {
+		var template *chat.Template
+		if template, err = chat.Load(o.model, s.runner.Tok); err != nil {
+			return err
+		}
+		o.ask.Prompt, err = template.Prompt([]chat.Message{{Role: "user", Content: o.prompt}}, chat.Options{})
+	} else {
+		o.ask.Prompt, err = s.runner.Tok.Encode(o.prompt, true)
+	}
+	if err != nil {
+		return err
+	}
+	show := func(text string) { fmt.Fprint(a.stdout, text) }
+	if o.json {
+		show = func(string) {}
+	}
+	r, err := s.generate(ctx, a, o.ask, show)
+	if err != nil {
+		return err
+	}
+	if !o.json {
+		fmt.Fprintln(a.stdout)
+		tellStatistics(a, s, r)
+		return nil
+	}
+	memory, err := mlx.MemoryInUse()
+	if err != nil {
+		return err
+	}
+	return printJSON(a.stdout, report(s, r, memory))
+}
+
+func report(s *session, r generate.Result, memory mlx.Memory) runReport {
+	return runReport{
+		Schema: "mlxrunner.run/v1", Text: r.Text, Tokens: r.Tokens, FinishReason: r.Finish,
+		PromptTokens: r.Prompt, GeneratedTokens: len(r.Tokens),
+		PrefillTPS: r.PrefillRate(), DecodeTPS: r.DecodeRate(),
+		FirstTokenMS: milliseconds(r.FirstToken), LoadMS: milliseconds(s.took),
+		Rounds: r.Rounds, Accepted: r.Accepted,
+		ActiveBytes: memory.Active, CacheBytes: memory.Cache, PeakBytes: memory.Peak, FootprintBytes: footprint(),
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func tellStatistics(a *app, s *session, r generate.Result) {
+	guessed := ""
+	if r.Guessed > 0 {
+		guessed = fmt.Sprintf(", %d of %d guesses right", r.Accepted, r.Guessed)
+	}
+	a.voice.say("%d tokens in %.0f ms, then %d at %.1f a second%s (%s); loading took %.0f ms",
+		r.Prompt, milliseconds(r.FirstToken), len(r.Tokens), r.DecodeRate(), guessed, r.Finish, milliseconds(s.took))
+}
+
+// converse answers lines of the input, each with all that was said before.
+func converse(ctx context.Context, a *app, s *session, o runOptions) error {
+	template, err := chat.Load(o.model, s.runner.Tok)
+	if err != nil {
+		return err
+	}
+	var said []chat.Message
+	lines := bufio.NewReader(a.stdin)
+	for {
+		if a.voice.terminal {
+			fmt.Fprint(a.voice.w, "> ")
+		}
+		line, err := readLine(ctx, lines)
+		if err != nil || strings.TrimSpace(line) == "" {
+			return err
+		}
+		said = append(said, chat.Message{Role: "user", Content: line})
+		if o.ask.Prompt, err = template.Prompt(said, chat.Options{}); err != nil {
+			return err
+		}
+		r, err := s.generate(ctx, a, o.ask, func(text string) { fmt.Fprint(a.stdout, text) })
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(a.stdout)
+		if a.voice.terminal {
+			tellStatistics(a, s, r)
+		}
+		said = append(said, chat.Message{Role: "assistant", Content: r.Text})
+	}
+}
+
+// readLine gives a line without its end, "" at the end of the input. A person
+// who interrupts does not have to finish the line first.
+func readLine(ctx context.Context, r *bufio.Reader) (string, error) {
+	type read struct {
+		text string
+		err  error
+	}
+	done := make(chan read, 1)
+	go func() {
+		text, err := r.ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		done <- read{strings.TrimRight(text, "\r\n"), err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case got := <-done:
+		return got.text, got.err
+	}
+}
