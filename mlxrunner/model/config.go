@@ -104,9 +104,8 @@ func (c *Config) Decode(into any) error {
 		return fmt.Errorf("reading %s: %w", c.path, err)
 	}
 	read := map[string]bool{}
-	fields := reflect.TypeOf(into).Elem()
-	for i := range fields.NumField() {
-		name, _, _ := strings.Cut(fields.Field(i).Tag.Get("json"), ",")
+	for _, field := range reflect.VisibleFields(reflect.TypeOf(into).Elem()) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		read[name] = true
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.keys)) {
@@ -133,8 +132,8 @@ func shorten(value json.RawMessage) string {
 	return string(value)
 }
 
-// Need gives an error that names the first of the numbers that is not above 0.
-func (c *Config) Need(numbers map[string]int) error {
+// need gives an error that names the first of the numbers that is not above 0.
+func (c *Config) need(numbers map[string]int) error {
 	for _, key := range slices.Sorted(maps.Keys(numbers)) {
 		if numbers[key] <= 0 {
 			return fmt.Errorf("reading %s: %s is %d, or missing", c.path, key, numbers[key])

@@ -4,4 +4,6 @@ package architectures
 
 import (
 	_ "payload/mlxrunner/model/llama"
+	_ "payload/mlxrunner/model/qwen2"
+	_ "payload/mlxrunner/model/qwen3"
 )

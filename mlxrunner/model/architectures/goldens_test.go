@@ -1,0 +1,186 @@
+package architectures_test
+
+import (
+	"context"
+	"encoding/json"
+	"hash/crc32"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"payload/mlx"
+	"payload/mlx/mlxtest"
+	"payload/mlx/quant"
+	"payload/mlxrunner/model"
+	_ "payload/mlxrunner/model/architectures"
+	"payload/mlxrunner/nn"
+)
+
+// golden is a case of scripts/models/goldens.py.
+type golden struct {
+	Name    string
+	Config  json.RawMessage
+	Tensors map[string][]int
+	Tokens  []int32
+	Logits  []float32
+}
+
+type goldens struct {
+	Cases []golden
+	Ropes []struct {
+		Name    string
+		Scaling json.RawMessage
+		Offset  int
+		Values  []float32
+	}
+}
+
+func read(t *testing.T) goldens {
+	t.Helper()
+	text, err := os.ReadFile("testdata/goldens.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var g goldens
+	if err := json.Unmarshal(text, &g); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// numbers are those of goldens.py's function of that name.
+func numbers(name string, shape []int) []float64 {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	out := make([]float64, n)
+	base := crc32.ChecksumIEEE([]byte(name))
+	for i := range out {
+		x := base + uint32(i)
+		x = (x ^ x>>16) * 0x7feb352d
+		x = (x ^ x>>15) * 0x846ca68b
+		x ^= x >> 16
+		out[i] = float64(x)/(1<<32) - 0.5
+	}
+	return out
+}
+
+func weight(s *mlx.Scope, name string, shape []int) *mlx.Array {
+	out := make([]float32, 0, len(shape))
+	for _, v := range numbers(name, shape) {
+		switch {
+		case len(shape) == 2 && strings.Contains(name, "embed"):
+			v *= 2
+		case len(shape) == 2:
+			v *= 4 / math.Sqrt(float64(shape[1]))
+		case strings.HasSuffix(name, "norm.weight"):
+			v++
+		}
+		out = append(out, float32(v))
+	}
+	return mlx.New(s, out, shape...)
+}
+
+// checkpoint writes a case as a folder, packed as its config says.
+func checkpoint(t *testing.T, s *mlx.Scope, g golden) string {
+	t.Helper()
+	q, err := quant.Read(g.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrays := map[string]*mlx.Array{}
+	for name, shape := range g.Tensors {
+		a := weight(s, name, shape)
+		path := strings.TrimSuffix(name, ".weight")
+		how, packed := q.For(path)
+		if !packed || len(shape) != 2 {
+			arrays[name] = a
+			continue
+		}
+		p := s.Quantize(a, how)
+		arrays[name], arrays[path+".scales"] = p.Weights, p.Scales
+		if p.Biases != nil {
+			arrays[path+".biases"] = p.Biases
+		}
+	}
+	return write(t, s, g.Config, arrays)
+}
+
+func write(t *testing.T, s *mlx.Scope, config []byte, arrays map[string]*mlx.Array) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, model.ConfigName), config, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SaveSafetensors(filepath.Join(dir, "model.safetensors"), mlx.Checkpoint{Arrays: arrays}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// forward gives the logits of tokens that come in chunks.
+func forward(t *testing.T, s *mlx.Scope, m model.Model, tokens []int32, chunk int) []float32 {
+	t.Helper()
+	kv := m.NewCache()
+	defer kv.Free()
+	var out []float32
+	for part := range slices.Chunk(tokens, chunk) {
+		sub := s.Sub()
+		got, err := mlx.Floats(sub, m.Forward(sub, mlx.New(sub, part, 1, len(part)), kv))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, got...)
+		if err := sub.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// Logits are mlx-lm's, however the tokens come: all at once without anything
+// remembered, or in chunks that cross the window.
+func TestLogitsOfMLXLM(t *testing.T) {
+	for _, g := range read(t).Cases {
+		t.Run(g.Name, func(t *testing.T) {
+			s := mlxtest.Scope(t)
+			m, err := model.Load(context.Background(), s, checkpoint(t, s, g), model.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			for _, chunk := range []int{24, 1, 7, 8, 9} {
+				if text := mlxtest.Differ(forward(t, s, m, g.Tokens, chunk), g.Logits, mlxtest.Tolerance{Abs: 2e-4, Rel: 1e-4}); text != "" {
+					t.Errorf("chunks of %d: %s", chunk, text)
+				}
+			}
+		})
+	}
+}
+
+// Positions turn as mlx-lm turns them, near and far. Float32 holds an angle of
+// 60,000 radians to about 4e-3.
+func TestRopesOfMLXLM(t *testing.T) {
+	s := mlxtest.Scope(t)
+	for _, g := range read(t).Ropes {
+		p, err := nn.ParseRope(g.Scaling, 500000, 131072)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rope, err := nn.NewRope(s, 64, p, func(a *mlx.Array) *mlx.Array { return a })
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := mlx.Floats(s, rope.Forward(s, s.Ones(mlx.Float32, 1, 1, 1, 64), g.Offset))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := mlxtest.Differ(got, g.Values, mlxtest.Tolerance{Abs: 1e-6 + 2e-7*float64(g.Offset)}); text != "" {
+			t.Errorf("%s at %d: %s", g.Name, g.Offset, text)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"payload/mlxrunner/nn"
+)
+
+// Common are the keys that decoders of the usual build share. An architecture
+// embeds it in the struct that it decodes.
+type Common struct {
+	Hidden       int             `json:"hidden_size"`
+	Layers       int             `json:"num_hidden_layers"`
+	Intermediate int             `json:"intermediate_size"`
+	Heads        int             `json:"num_attention_heads"`
+	KVHeads      int             `json:"num_key_value_heads"`
+	HeadDim      int             `json:"head_dim"`
+	Eps          *float64        `json:"rms_norm_eps"`
+	Act          string          `json:"hidden_act"`
+	Theta        *float64        `json:"rope_theta"`
+	RopeScaling  json.RawMessage `json:"rope_scaling"`
+	Rope         json.RawMessage `json:"rope_parameters"`
+	Tied         *bool           `json:"tie_word_embeddings"`
+	LayerTypes   []string        `json:"layer_types"`
+	Window       *int            `json:"sliding_window"`
+}
+
+// Complete checks the keys, and fills in those that follow from others.
+func (m *Common) Complete(c *Config) error {
+	if m.KVHeads == 0 {
+		m.KVHeads = m.Heads
+	}
+	if m.HeadDim == 0 && m.Heads > 0 {
+		m.HeadDim = m.Hidden / m.Heads
+	}
+	if m.Act == "" {
+		m.Act = "silu"
+	}
+	if m.Eps == nil {
+		return c.Fault("rms_norm_eps is missing")
+	}
+	if err := c.need(map[string]int{
+		"hidden_size": m.Hidden, "num_hidden_layers": m.Layers, "intermediate_size": m.Intermediate,
+		"num_attention_heads": m.Heads, "num_key_value_heads": m.KVHeads, "head_dim": m.HeadDim, "vocab_size": c.Vocab,
+	}); err != nil {
+		return err
+	}
+	if m.Heads%m.KVHeads != 0 {
+		return c.Fault("num_attention_heads %d is no multiple of num_key_value_heads %d", m.Heads, m.KVHeads)
+	}
+	return nil
+}
+
+// Windows says how many tokens each layer sees, by layer_types; without those
+// every layer sees what otherwise says, 0 for all.
+func (m *Common) Windows(c *Config, otherwise func(layer int) int) ([]int, error) {
+	out := make([]int, m.Layers)
+	if len(m.LayerTypes) == 0 {
+		for i := range out {
+			out[i] = otherwise(i)
+		}
+		return out, nil
+	}
+	if len(m.LayerTypes) != m.Layers {
+		return nil, c.Fault("layer_types names %d layers of %d", len(m.LayerTypes), m.Layers)
+	}
+	for i, kind := range m.LayerTypes {
+		switch kind {
+		case "full_attention":
+		case "sliding_attention":
+			if out[i] = m.Slide(); out[i] == 0 {
+				return nil, c.Fault("layer %d slides, but sliding_window is missing", i)
+			}
+		default:
+			return nil, c.Fault("layer_types has %q, which is not known", kind)
+		}
+	}
+	return out, nil
+}
+
+// Slide is the window, 0 where there is none.
+func (m *Common) Slide() int {
+	if m.Window == nil {
+		return 0
+	}
+	return max(0, *m.Window)
+}
+
+// Extras are in what the usual decoders differ.
+type Extras struct {
+	QKVBias, OBias, MLPBias bool
+	HeadNorms               bool // q_norm and k_norm, over a head's features
+	Theta                   float64
+	Windows                 []int
+}
+
+// Decoder takes the weights of a decoder of the usual build, by the usual
+// names.
+func (m *Common) Decoder(c *Config, w *Weights, x Extras) (*nn.Decoder, error) {
+	act, err := nn.ActivationOf(m.Act)
+	if err != nil {
+		return nil, c.Fault("%w", err)
+	}
+	params, err := c.Rope(m.Rope, m.RopeScaling, m.Theta, x.Theta)
+	if err != nil {
+		return nil, err
+	}
+	rope, err := nn.NewRope(w.Scope, m.HeadDim, params, w.Keep)
+	if err != nil {
+		return nil, c.Fault("%w", err)
+	}
+	d := &nn.Decoder{Embed: w.Embedding("model.embed_tokens", c.Vocab, m.Hidden)}
+	for i := range m.Layers {
+		at := fmt.Sprintf("model.layers.%d.", i)
+		d.Blocks = append(d.Blocks, &nn.Block{
+			BeforeAttention: w.RMSNorm(at+"input_layernorm", m.Hidden, *m.Eps),
+			BeforeMLP:       w.RMSNorm(at+"post_attention_layernorm", m.Hidden, *m.Eps),
+			Attention:       m.attention(w, at+"self_attn.", rope, x),
+			MLP: &nn.MLP{
+				Gate: w.Linear(at+"mlp.gate_proj", m.Hidden, m.Intermediate, x.MLPBias),
+				Up:   w.Linear(at+"mlp.up_proj", m.Hidden, m.Intermediate, x.MLPBias),
+				Down: w.Linear(at+"mlp.down_proj", m.Intermediate, m.Hidden, x.MLPBias),
+				Act:  act,
+			},
+			Window: x.Windows[i],
+		})
+	}
+	d.Norm = w.RMSNorm("model.norm", m.Hidden, *m.Eps)
+	d.Head = w.Head(m.Tied, d.Embed, m.Hidden, c.Vocab)
+	return d, w.Err()
+}
+
+func (m *Common) attention(w *Weights, at string, rope *nn.Rope, x Extras) *nn.Attention {
+	a := &nn.Attention{
+		Heads: m.Heads, KVHeads: m.KVHeads, HeadDim: m.HeadDim,
+		Scale: float32(1 / math.Sqrt(float64(m.HeadDim))),
+		Q:     w.Linear(at+"q_proj", m.Hidden, m.Heads*m.HeadDim, x.QKVBias),
+		K:     w.Linear(at+"k_proj", m.Hidden, m.KVHeads*m.HeadDim, x.QKVBias),
+		V:     w.Linear(at+"v_proj", m.Hidden, m.KVHeads*m.HeadDim, x.QKVBias),
+		O:     w.Linear(at+"o_proj", m.Heads*m.HeadDim, m.Hidden, x.OBias),
+		Rope:  rope,
+	}
+	if x.HeadNorms {
+		a.QNorm = w.RMSNorm(at+"q_norm", m.HeadDim, *m.Eps)
+		a.KNorm = w.RMSNorm(at+"k_norm", m.HeadDim, *m.Eps)
+	}
+	return a
+}
+
+// QwenWindow are the keys by which Qwen's models slide: the layers from
+// max_window_layers on, and none unless use_sliding_window.
+type QwenWindow struct {
+	Use  bool `json:"use_sliding_window"`
+	From int  `json:"max_window_layers"`
+}
+
+// Of gives each layer's window.
+func (q QwenWindow) Of(m *Common) func(layer int) int {
+	return func(layer int) int {
+		if !q.Use || layer < q.From {
+			return 0
+		}
+		return m.Slide()
+	}
+}

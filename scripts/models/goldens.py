@@ -1,0 +1,159 @@
+"""Writes what mlx-lm computes for tiny models of each architecture: see README.md."""
+
+import json
+import math
+import sys
+import zlib
+
+import mlx.core as mx
+import mlx.nn as nn
+import numpy as np
+from mlx.utils import tree_flatten
+from mlx_lm.models.rope_utils import initialize_rope
+from mlx_lm.utils import _get_classes
+
+mx.set_default_device(mx.cpu)
+
+LENGTH = 24
+BASE = {
+    "vocab_size": 40,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "rms_norm_eps": 1e-5,
+    "max_position_embeddings": 4096,
+    "rope_theta": 10000.0,
+    "tie_word_embeddings": False,
+}
+# The strength of a model's distortion of positions shows within 24 tokens only where
+# the original length is short.
+ROPES = {
+    "linear": {"rope_type": "linear", "factor": 4.0},
+    "llama3": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    },
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
+}
+
+
+def case(name, model_type, **extra):
+    return {"name": name, "config": {"model_type": model_type, **BASE, **extra}}
+
+
+def quantised(name, **quantization):
+    return case(name, "llama", intermediate_size=128, quantization=quantization)
+
+
+CASES = [
+    case("llama", "llama"),
+    case("llama tied", "llama", tie_word_embeddings=True),
+    case("llama with biases", "llama", attention_bias=True, mlp_bias=True, num_key_value_heads=4),
+    *[case("llama rope " + n, "llama", rope_scaling=r) for n, r in ROPES.items()],
+    case("llama sliding", "llama", layer_types=["full_attention", "sliding_attention"], sliding_window=8),
+    case("mistral", "mistral", num_key_value_heads=1, rope_theta=1e6),
+    case("qwen2", "qwen2", rope_theta=1e6, use_sliding_window=False, sliding_window=4096, max_window_layers=2),
+    case("qwen2 tied", "qwen2", tie_word_embeddings=True),
+    case("qwen3", "qwen3", rope_theta=1e6, head_dim=32),
+    case("qwen3 tied", "qwen3", tie_word_embeddings=True),
+    quantised("affine 4", group_size=32, bits=4),
+    quantised("affine 3", group_size=64, bits=3),
+    quantised("affine 8", group_size=32, bits=8, mode="affine"),
+    quantised("mxfp4", group_size=32, bits=4, mode="mxfp4"),
+    quantised("mxfp8", group_size=32, bits=8, mode="mxfp8"),
+    quantised("nvfp4", group_size=16, bits=4, mode="nvfp4"),
+    quantised(
+        "mixed",
+        group_size=32,
+        bits=4,
+        **{
+            "model.embed_tokens": False,
+            "model.layers.1.mlp.down_proj": {"group_size": 64, "bits": 6},
+            "lm_head": {"group_size": 32, "bits": 8},
+        },
+    ),
+]
+
+
+def numbers(name, shape):
+    """Numbers in [-0.5, 0.5) that the Go test makes too: a 32-bit mixer of name and place."""
+    x = (np.arange(math.prod(shape), dtype=np.uint64) + zlib.crc32(name.encode())) & 0xFFFFFFFF
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        x = ((x ^ (x >> shift)) * factor) & 0xFFFFFFFF
+    x ^= x >> 16
+    return (x.astype(np.float64) / 2**32 - 0.5).reshape(shape)
+
+
+def weight(name, shape):
+    n = numbers(name, shape)
+    if len(shape) == 2:
+        n = n * (2 if "embed" in name else 4 / math.sqrt(shape[1]))
+    elif name.endswith("norm.weight"):
+        n = 1 + n
+    return mx.array(n.astype(np.float32))
+
+
+def round_all(values):
+    return [float(f"{v:.7g}") for v in values]
+
+
+def logits(c):
+    config = c["config"]
+    model_class, args_class = _get_classes(config)
+    model = model_class(args_class.from_dict(config))
+    shapes = {name: list(a.shape) for name, a in tree_flatten(model.parameters())}
+    model.load_weights([(name, weight(name, shape)) for name, shape in shapes.items()])
+    if q := config.get("quantization"):
+        layers = {k: v for k, v in q.items() if k not in ("group_size", "bits", "mode")}
+        nn.quantize(
+            model,
+            group_size=q["group_size"],
+            bits=q["bits"],
+            mode=q.get("mode", "affine"),
+            class_predicate=lambda p, m: layers.get(p, hasattr(m, "to_quantized")),
+        )
+    tokens = [(7 * i * i + 3 * i + 1) % config["vocab_size"] for i in range(LENGTH)]
+    out = model(mx.array([tokens])).astype(mx.float32)
+    return {**c, "tensors": shapes, "tokens": tokens, "logits": round_all(np.array(out).ravel().tolist())}
+
+
+def ropes():
+    """64 rotated ones, at three places; YaRN's multiplier is in them."""
+    published = {
+        "default": None,
+        "linear": {"rope_type": "linear", "factor": 4.0},
+        # Llama 3.2's
+        "llama3": {
+            "rope_type": "llama3",
+            "factor": 32.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192,
+        },
+        # Qwen 2.5's and gpt-oss's
+        "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768},
+        "yarn untouched ends": {
+            "rope_type": "yarn",
+            "factor": 32.0,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "original_max_position_embeddings": 4096,
+        },
+    }
+    out = []
+    for name, scaling in published.items():
+        rope = initialize_rope(64, 500000.0, False, scaling, 131072)
+        for offset in (0, 8192, 60000):
+            y = rope(mx.ones((1, 1, 1, 64)), offset=offset)
+            out.append({"name": name, "scaling": scaling, "offset": offset, "values": round_all(np.array(y).ravel().tolist())})
+    return out
+
+
+json.dump({"cases": [logits(c) for c in CASES], "ropes": ropes()}, sys.stdout, separators=(",", ":"))
+sys.stdout.write("\n")
