@@ -11,10 +11,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"payload/mlx"
 	"payload/mlx/mlxtest"
+	"payload/mlx/mlxthread"
 	"payload/mlxrunner/chat"
 	"payload/mlxrunner/model"
 	_ "payload/mlxrunner/model/architectures"
@@ -206,6 +208,52 @@ func TestLookupGivesThePlainText(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Eight callers share one model and its thread, and each gets its own text.
+func TestShared(t *testing.T) {
+	mlxtest.Library(t)
+	thread, err := mlxthread.Start(mlx.CPU)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := thread.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	dir := filepath.Join(tiny, "safetensors")
+	ctx := context.Background()
+	m, err := mlxthread.Call(ctx, thread, func(ctx context.Context, s *mlx.Scope) (*model.Loaded, error) {
+		return model.Load(ctx, s, dir, model.Options{})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	r, err := Open(dir, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := expected(t).Completions
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			c := all[i%len(all)]
+			prompt, err := r.Tok.Encode(c.Prompt, true)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			got, err := mlxthread.Call(ctx, thread, func(ctx context.Context, s *mlx.Scope) (Result, error) {
+				return r.Generate(ctx, s, Request{Prompt: prompt, MaxTokens: c.Predict}, Hooks{})
+			})
+			if err != nil || got.Text != c.Text {
+				t.Errorf("%s: %q, %v", c.Name, got.Text, err)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestSeeds(t *testing.T) {

@@ -113,13 +113,18 @@ func checkpoint(t *testing.T, s *mlx.Scope, g golden) string {
 func write(t *testing.T, s *mlx.Scope, config []byte, arrays map[string]*mlx.Array) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, model.ConfigName), config, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	rewrite(t, dir, config)
 	if err := s.SaveSafetensors(filepath.Join(dir, "model.safetensors"), mlx.Checkpoint{Arrays: arrays}); err != nil {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+func rewrite(t *testing.T, dir string, config []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, model.ConfigName), config, 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // forward gives the logits of tokens that come in chunks.
