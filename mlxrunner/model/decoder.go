@@ -94,6 +94,12 @@ type Extras struct {
 	HeadNorms               bool // q_norm and k_norm, over a head's features
 	Theta                   float64
 	Windows                 []int
+
+	Gemma       bool           // norms multiply by 1+w, and stand behind attention and MLP too; embeddings are scaled
+	Scale       float64        // of attention; 0 is 1/sqrt(head_dim)
+	SoftCap     float64        // of attention; 0 is none
+	FinalCap    float64        // of logits; 0 is none
+	SlidingRope *nn.RopeParams // of the layers that slide; nil is that of the others
 }
 
 // Decoder takes the weights of a decoder of the usual build, by the usual
@@ -111,13 +117,27 @@ func (m *Common) Decoder(c *Config, w *Weights, x Extras) (*nn.Decoder, error) {
 	if err != nil {
 		return nil, c.Fault("%w", err)
 	}
-	d := &nn.Decoder{Embed: w.Embedding("model.embed_tokens", c.Vocab, m.Hidden)}
+	sliding := rope
+	if x.SlidingRope != nil {
+		if sliding, err = nn.NewRope(w.Scope, m.HeadDim, *x.SlidingRope, w.Keep); err != nil {
+			return nil, c.Fault("%w", err)
+		}
+	}
+	norm := w.RMSNorm
+	d := &nn.Decoder{Embed: w.Embedding("model.embed_tokens", c.Vocab, m.Hidden), SoftCap: x.FinalCap}
+	if x.Gemma {
+		norm = w.RMSNormPlusOne
+		d.EmbedScale = math.Sqrt(float64(m.Hidden))
+	}
 	for i := range m.Layers {
 		at := fmt.Sprintf("model.layers.%d.", i)
-		d.Blocks = append(d.Blocks, &nn.Block{
-			BeforeAttention: w.RMSNorm(at+"input_layernorm", m.Hidden, *m.Eps),
-			BeforeMLP:       w.RMSNorm(at+"post_attention_layernorm", m.Hidden, *m.Eps),
-			Attention:       m.attention(w, at+"self_attn.", rope, x),
+		turn := rope
+		if x.Windows[i] > 0 {
+			turn = sliding
+		}
+		b := &nn.Block{
+			BeforeAttention: norm(at+"input_layernorm", m.Hidden, *m.Eps),
+			Attention:       m.attention(w, at+"self_attn.", turn, norm, x),
 			MLP: &nn.MLP{
 				Gate: w.Linear(at+"mlp.gate_proj", m.Hidden, m.Intermediate, x.MLPBias),
 				Up:   w.Linear(at+"mlp.up_proj", m.Hidden, m.Intermediate, x.MLPBias),
@@ -125,14 +145,23 @@ func (m *Common) Decoder(c *Config, w *Weights, x Extras) (*nn.Decoder, error) {
 				Act:  act,
 			},
 			Window: x.Windows[i],
-		})
+		}
+		behind := norm(at+"post_attention_layernorm", m.Hidden, *m.Eps)
+		if x.Gemma {
+			b.AfterAttention = behind
+			b.BeforeMLP = norm(at+"pre_feedforward_layernorm", m.Hidden, *m.Eps)
+			b.AfterMLP = norm(at+"post_feedforward_layernorm", m.Hidden, *m.Eps)
+		} else {
+			b.BeforeMLP = behind // of attention, before the MLP
+		}
+		d.Blocks = append(d.Blocks, b)
 	}
-	d.Norm = w.RMSNorm("model.norm", m.Hidden, *m.Eps)
+	d.Norm = norm("model.norm", m.Hidden, *m.Eps)
 	d.Head = w.Head(m.Tied, d.Embed, m.Hidden, c.Vocab)
 	return d, w.Err()
 }
 
-func (m *Common) attention(w *Weights, at string, rope *nn.Rope, x Extras) *nn.Attention {
+func (m *Common) attention(w *Weights, at string, rope *nn.Rope, norm func(string, int, float64) *nn.RMSNorm, x Extras) *nn.Attention {
 	a := &nn.Attention{
 		Heads: m.Heads, KVHeads: m.KVHeads, HeadDim: m.HeadDim,
 		Scale: float32(1 / math.Sqrt(float64(m.HeadDim))),
@@ -140,11 +169,14 @@ func (m *Common) attention(w *Weights, at string, rope *nn.Rope, x Extras) *nn.A
 		K:     w.Linear(at+"k_proj", m.Hidden, m.KVHeads*m.HeadDim, x.QKVBias),
 		V:     w.Linear(at+"v_proj", m.Hidden, m.KVHeads*m.HeadDim, x.QKVBias),
 		O:     w.Linear(at+"o_proj", m.Heads*m.HeadDim, m.Hidden, x.OBias),
-		Rope:  rope,
+		Rope:  rope, SoftCap: x.SoftCap,
+	}
+	if x.Scale != 0 {
+		a.Scale = float32(x.Scale)
 	}
 	if x.HeadNorms {
-		a.QNorm = w.RMSNorm(at+"q_norm", m.HeadDim, *m.Eps)
-		a.KNorm = w.RMSNorm(at+"k_norm", m.HeadDim, *m.Eps)
+		a.QNorm = norm(at+"q_norm", m.HeadDim, *m.Eps)
+		a.KNorm = norm(at+"k_norm", m.HeadDim, *m.Eps)
 	}
 	return a
 }
@@ -164,4 +196,36 @@ func (q QwenWindow) Of(m *Common) func(layer int) int {
 		}
 		return m.Slide()
 	}
+}
+
+// GemmaKeys are those that Gemma's models share besides.
+type GemmaKeys struct {
+	Activation   string   `json:"hidden_activation"`
+	Scalar       float64  `json:"query_pre_attn_scalar"`
+	AttentionCap *float64 `json:"attn_logit_softcapping"`
+	FinalCap     *float64 `json:"final_logit_softcapping"`
+	Bias         bool     `json:"attention_bias"`
+}
+
+// Extras gives what they say; the output is tied to the embeddings.
+func (g *GemmaKeys) Extras(c *Config, m *Common) (Extras, error) {
+	if g.Scalar <= 0 {
+		return Extras{}, c.Fault("query_pre_attn_scalar is %v, or missing", g.Scalar)
+	}
+	// The older name held another function than the models were made with.
+	if m.Act = g.Activation; m.Act == "" {
+		m.Act = "gelu_pytorch_tanh"
+	}
+	if m.Tied == nil {
+		tied := true
+		m.Tied = &tied
+	}
+	x := Extras{Gemma: true, Theta: 10000, Scale: 1 / math.Sqrt(g.Scalar), QKVBias: g.Bias, OBias: g.Bias}
+	if g.AttentionCap != nil {
+		x.SoftCap = *g.AttentionCap
+	}
+	if g.FinalCap != nil {
+		x.FinalCap = *g.FinalCap
+	}
+	return x, nil
 }

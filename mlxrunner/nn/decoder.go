@@ -7,13 +7,27 @@ import (
 	"payload/mlxrunner/cache"
 )
 
-// Block is a layer of a decoder: attention and MLP, a norm before each, and
-// what they give added to what they were given.
+// Block is a layer of a decoder: attention and MLP, a norm before each and,
+// for Gemma, one behind, and what they give added to what they were given.
 type Block struct {
 	BeforeAttention, BeforeMLP *RMSNorm
+	AfterAttention, AfterMLP   *RMSNorm // nil for none
 	Attention                  *Attention
 	MLP                        *MLP
 	Window                     int // tokens that a query sees; 0 is all
+}
+
+func (b *Block) forward(s *mlx.Scope, x *mlx.Array, kv *cache.KV, see mlx.Attention) *mlx.Array {
+	y := b.Attention.Forward(s, b.BeforeAttention.Forward(s, x), kv, see)
+	if b.AfterAttention != nil {
+		y = b.AfterAttention.Forward(s, y)
+	}
+	x = s.Add(x, y)
+	y = b.MLP.Forward(s, b.BeforeMLP.Forward(s, x))
+	if b.AfterMLP != nil {
+		y = b.AfterMLP.Forward(s, y)
+	}
+	return s.Add(x, y)
 }
 
 // Decoder is a table of embeddings, blocks, a norm and an output layer. It is
@@ -23,6 +37,9 @@ type Decoder struct {
 	Blocks []*Block
 	Norm   *RMSNorm
 	Head   *Linear
+
+	EmbedScale float64 // what embeddings are multiplied by; 0 is 1
+	SoftCap    float64 // of logits; 0 is none
 }
 
 // NewCache makes an empty memory.
@@ -39,12 +56,14 @@ func (d *Decoder) windows() []int {
 // Forward gives logits [batch, length, vocabulary] for tokens [batch, length].
 func (d *Decoder) Forward(s *mlx.Scope, tokens *mlx.Array, c *cache.Cache) *mlx.Array {
 	x := d.Embed.Forward(s, tokens)
+	if d.EmbedScale != 0 {
+		x = s.Multiply(x, s.Like(x, d.EmbedScale))
+	}
 	sees := Masks(s, c, d.windows(), tokens.Dim(1))
 	for i, b := range d.Blocks {
-		x = s.Add(x, b.Attention.Forward(s, b.BeforeAttention.Forward(s, x), c.Layers[i], sees[b.Window]))
-		x = s.Add(x, b.MLP.Forward(s, b.BeforeMLP.Forward(s, x)))
+		x = b.forward(s, x, c.Layers[i], sees[b.Window])
 	}
-	return d.Head.Forward(s, d.Norm.Forward(s, x))
+	return softCap(s, d.Head.Forward(s, d.Norm.Forward(s, x)), d.SoftCap)
 }
 
 // Masks gives what length new tokens see, by window: layers of one window share

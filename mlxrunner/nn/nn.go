@@ -9,6 +9,7 @@ package nn
 
 import (
 	"fmt"
+	"math"
 
 	"payload/mlx"
 	"payload/mlx/quant"
@@ -100,6 +101,7 @@ type Attention struct {
 	QNorm, KNorm            *RMSNorm   // over a head's features, before positions; nil for none
 	Rope                    *Rope      // nil for none
 	Sinks                   *mlx.Array // [heads], nil for none
+	SoftCap                 float64    // of the products of queries and keys; 0 is none
 }
 
 // Forward gives [batch, length, hidden] for x of that shape. see is what the
@@ -114,8 +116,39 @@ func (a *Attention) Forward(s *mlx.Scope, x *mlx.Array, kv *cache.KV, see mlx.At
 	}
 	keys, values := kv.Update(s, k, v)
 	see.Scale, see.Sinks = a.Scale, a.Sinks
-	y := s.ScaledDotProductAttention(q, keys, values, see)
+	var y *mlx.Array
+	if a.SoftCap != 0 {
+		y = a.capped(s, q, keys, values, see)
+	} else {
+		y = s.ScaledDotProductAttention(q, keys, values, see)
+	}
 	return a.O.Forward(s, s.Reshape(s.Transpose(y, 0, 2, 1, 3), batch, length, a.Heads*a.HeadDim))
+}
+
+// capped is ScaledDotProductAttention with SoftCap, which MLX does not fuse.
+func (a *Attention) capped(s *mlx.Scope, q, k, v *mlx.Array, see mlx.Attention) *mlx.Array {
+	batch, length, keys := q.Dim(0), q.Dim(2), k.Dim(2)
+	// Queries of one head of keys lie along an axis of their own.
+	q = s.Reshape(s.Multiply(q, s.Like(q, float64(see.Scale))), batch, a.KVHeads, -1, length, a.HeadDim)
+	k, v = s.ExpandDims(k, 2), s.ExpandDims(v, 2)
+	scores := softCap(s, s.Matmul(q, s.SwapAxes(k, -1, -2)), a.SoftCap)
+	mask := see.Mask
+	if see.Causal {
+		mask = s.Tri(mlx.Bool, length, keys, keys-length)
+	}
+	if mask != nil {
+		scores = s.Where(mask, scores, s.Like(scores, math.Inf(-1)))
+	}
+	return s.Reshape(s.Matmul(s.Softmax(scores, true, -1), v), batch, a.Heads, length, a.HeadDim)
+}
+
+// softCap gives cap*tanh(x/cap), x for a cap of 0.
+func softCap(s *mlx.Scope, x *mlx.Array, limit float64) *mlx.Array {
+	if limit == 0 {
+		return x
+	}
+	by := s.Like(x, limit)
+	return s.Multiply(s.Tanh(s.Divide(x, by)), by)
 }
 
 // heads splits [batch, length, n*features] to [batch, n, length, features].

@@ -41,6 +41,8 @@ ROPES = {
     },
     "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
 }
+# The caps of the cases are low, or nothing would reach them.
+GEMMA = {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 24, "tie_word_embeddings": True}
 
 
 def case(name, model_type, **extra):
@@ -62,6 +64,17 @@ CASES = [
     case("qwen2 tied", "qwen2", tie_word_embeddings=True),
     case("qwen3", "qwen3", rope_theta=1e6, head_dim=32),
     case("qwen3 tied", "qwen3", tie_word_embeddings=True),
+    case("gemma2", "gemma2", **GEMMA, attn_logit_softcapping=2.0, final_logit_softcapping=3.0, sliding_window=4096),
+    case("gemma3", "gemma3_text", **GEMMA, rope_local_base_freq=10000.0, sliding_window=8, sliding_window_pattern=2),
+    case(
+        "gemma3 scaled",
+        "gemma3_text",
+        **GEMMA,
+        rope_local_base_freq=10000.0,
+        rope_scaling=ROPES["linear"],
+        sliding_window=5,
+        sliding_window_pattern=2,
+    ),
     quantised("affine 4", group_size=32, bits=4),
     quantised("affine 3", group_size=64, bits=3),
     quantised("affine 8", group_size=32, bits=8, mode="affine"),
@@ -108,7 +121,12 @@ def logits(c):
     model_class, args_class = _get_classes(config)
     model = model_class(args_class.from_dict(config))
     shapes = {name: list(a.shape) for name, a in tree_flatten(model.parameters())}
-    model.load_weights([(name, weight(name, shape)) for name, shape in shapes.items()])
+    if config["tie_word_embeddings"]:
+        shapes.pop("lm_head.weight", None)
+    weights = {name: weight(name, shape) for name, shape in shapes.items()}
+    if hasattr(model, "sanitize"):
+        weights = model.sanitize(weights)
+    model.load_weights(list(weights.items()))
     if q := config.get("quantization"):
         layers = {k: v for k, v in q.items() if k not in ("group_size", "bits", "mode")}
         nn.quantize(

@@ -3,6 +3,8 @@
 package architectures
 
 import (
+	_ "payload/mlxrunner/model/gemma2"
+	_ "payload/mlxrunner/model/gemma3"
 	_ "payload/mlxrunner/model/llama"
 	_ "payload/mlxrunner/model/qwen2"
 	_ "payload/mlxrunner/model/qwen3"
