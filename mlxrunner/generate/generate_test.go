@@ -60,35 +60,35 @@ func expected(t *testing.T) (a answers) {
 // runner loads the tiny model on a thread of the test. It does without the
 // record of where each array was made, which would take most of the time;
 // TestNothingLeaks has it.
-func runner(t testing.TB) (*mlx.Scope, *Runner) {
-	t.Helper()
-	mlxtest.Library(t)
+func runner(tb testing.TB) (*mlx.Scope, *Runner) {
+	tb.Helper()
+	mlxtest.Library(tb)
 	runtime.LockOSThread()
 	stream, err := mlx.NewStream(mlx.CPU)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	s := mlx.NewScope(stream)
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := s.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 		stream.Free()
 	})
-	return s, load(t, s)
+	return s, load(tb, s)
 }
 
-func load(t testing.TB, s *mlx.Scope) *Runner {
-	t.Helper()
+func load(tb testing.TB, s *mlx.Scope) *Runner {
+	tb.Helper()
 	dir := filepath.Join(tiny, "safetensors")
 	m, err := model.Load(context.Background(), s, dir, model.Options{})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(m.Close)
+	tb.Cleanup(m.Close)
 	r, err := Open(dir, m)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return r
 }
@@ -105,20 +105,20 @@ func TestNothingLeaks(t *testing.T) {
 	}
 }
 
-func (r *Runner) encode(t testing.TB, text string) []int {
-	t.Helper()
+func (r *Runner) encode(tb testing.TB, text string) []int {
+	tb.Helper()
 	ids, err := r.Tok.Encode(text, true)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return ids
 }
 
-func generate(t testing.TB, s *mlx.Scope, r *Runner, q Request) Result {
-	t.Helper()
+func generate(tb testing.TB, s *mlx.Scope, r *Runner, q Request) Result {
+	tb.Helper()
 	got, err := r.Generate(context.Background(), s, q, Hooks{})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return got
 }

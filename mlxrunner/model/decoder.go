@@ -95,6 +95,10 @@ type Extras struct {
 	Theta                   float64
 	Windows                 []int
 
+	// MLP takes a layer's own feed-forward part; nil, or a nil of it, is the
+	// usual one.
+	MLP func(layer int, act nn.Activation) nn.FeedForward
+
 	Gemma       bool           // norms multiply by 1+w, and stand behind attention and MLP too; embeddings are scaled
 	Scale       float64        // of attention; 0 is 1/sqrt(head_dim)
 	SoftCap     float64        // of attention; 0 is none
@@ -138,13 +142,8 @@ func (m *Common) Decoder(c *Config, w *Weights, x Extras) (*nn.Decoder, error) {
 		b := &nn.Block{
 			BeforeAttention: norm(at+"input_layernorm", m.Hidden, *m.Eps),
 			Attention:       m.attention(w, at+"self_attn.", turn, norm, x),
-			MLP: &nn.MLP{
-				Gate: w.Linear(at+"mlp.gate_proj", m.Hidden, m.Intermediate, x.MLPBias),
-				Up:   w.Linear(at+"mlp.up_proj", m.Hidden, m.Intermediate, x.MLPBias),
-				Down: w.Linear(at+"mlp.down_proj", m.Intermediate, m.Hidden, x.MLPBias),
-				Act:  act,
-			},
-			Window: x.Windows[i],
+			MLP:             m.mlp(w, i, act, x),
+			Window:          x.Windows[i],
 		}
 		behind := norm(at+"post_attention_layernorm", m.Hidden, *m.Eps)
 		if x.Gemma {
@@ -159,6 +158,21 @@ func (m *Common) Decoder(c *Config, w *Weights, x Extras) (*nn.Decoder, error) {
 	d.Norm = norm("model.norm", m.Hidden, *m.Eps)
 	d.Head = w.Head(m.Tied, d.Embed, m.Hidden, c.Vocab)
 	return d, w.Err()
+}
+
+func (m *Common) mlp(w *Weights, layer int, act nn.Activation, x Extras) nn.FeedForward {
+	if x.MLP != nil {
+		if own := x.MLP(layer, act); own != nil {
+			return own
+		}
+	}
+	at := fmt.Sprintf("model.layers.%d.mlp.", layer)
+	return &nn.MLP{
+		Gate: w.Linear(at+"gate_proj", m.Hidden, m.Intermediate, x.MLPBias),
+		Up:   w.Linear(at+"up_proj", m.Hidden, m.Intermediate, x.MLPBias),
+		Down: w.Linear(at+"down_proj", m.Intermediate, m.Hidden, x.MLPBias),
+		Act:  act,
+	}
 }
 
 func (m *Common) attention(w *Weights, at string, rope *nn.Rope, norm func(string, int, float64) *nn.RMSNorm, x Extras) *nn.Attention {

@@ -86,7 +86,11 @@ func (w *Weights) Keep(a *mlx.Array) *mlx.Array {
 
 // Float takes a tensor of floats and of shape.
 func (w *Weights) Float(name string, shape ...int) *mlx.Array {
-	a := w.raw(name)
+	return w.floats(name, w.raw(name), shape...)
+}
+
+// floats holds a tensor against its shape, converts it and keeps it.
+func (w *Weights) floats(name string, a *mlx.Array, shape ...int) *mlx.Array {
 	if a == nil {
 		return nil
 	}
@@ -145,15 +149,18 @@ func (w *Weights) Matrix(path string, rows, columns int) nn.Matrix {
 	return nn.Packed(p, how)
 }
 
-func (w *Weights) checkPacked(path string, p mlx.Quantized, how quant.Params, rows, columns int) {
+// checkPacked holds packed tensors against the shape [..., rows, columns] of
+// what they stand for.
+func (w *Weights) checkPacked(path string, p mlx.Quantized, how quant.Params, shape ...int) {
 	n, err := how.CheckShapes(wide(p.Weights.Shape()), wide(p.Scales.Shape()))
+	rows := p.Weights.Shape()
 	switch {
 	case err != nil:
 		w.fail(path+".weight", "does not fit %s: %v", how, err)
 	case p.Weights.Dtype() != mlx.Uint32:
 		w.fail(path+".weight", "is %s, want uint32 for %s", p.Weights.Dtype(), how)
-	case n != columns || p.Weights.Dim(0) != rows:
-		w.fail(path+".weight", "holds %d rows of %d weights as %s, want %d of %d", p.Weights.Dim(0), n, how, rows, columns)
+	case !slices.Equal(append(rows[:len(rows)-1:len(rows)-1], n), shape):
+		w.fail(path+".weight", "has the shape %v, which as %s stands for rows of %d weights; want %v", rows, how, n, shape)
 	case p.Biases != nil && !slices.Equal(p.Biases.Shape(), p.Scales.Shape()):
 		w.fail(path+".biases", "has the shape %v, its scales %v", p.Biases.Shape(), p.Scales.Shape())
 	}
@@ -165,6 +172,56 @@ func wide(shape []int) []int64 {
 		out[i] = int64(n)
 	}
 	return out
+}
+
+// Bank takes the matrices of all experts of a layer, of in to out features:
+// stacked, as converters to MLX write them (at.switch_mlp.name), or one by one
+// (at.experts.N.name).
+func (w *Weights) Bank(at, name string, experts, in, out int) nn.Bank {
+	path := at + "switch_mlp." + name
+	one := func(part string) *mlx.Array { return w.raw(path + "." + part) }
+	if !w.Has(path + ".weight") {
+		path = at + "experts.0." + name
+		one = func(part string) *mlx.Array { return w.stack(at, name+"."+part, experts) }
+	}
+	how, packed := w.quant.For(path)
+	if !w.Has(path + ".scales") {
+		a := w.floats(path+".weight", one("weight"), experts, out, in)
+		if a == nil {
+			return nn.Bank{}
+		}
+		turned := w.Scope.Keep(w.Scope.SwapAxes(a, 1, 2))
+		w.views = append(w.views, turned)
+		return nn.PlainBank(turned)
+	}
+	if !packed {
+		w.fail(path+".scales", "is there, but config.json says nothing of how the layer is quantised")
+	}
+	p := mlx.Quantized{Weights: w.Keep(one("weight")), Scales: w.Keep(one("scales"))}
+	if how.HasBiases() {
+		p.Biases = w.Keep(one("biases"))
+	}
+	if w.Err() != nil {
+		return nn.Bank{}
+	}
+	w.checkPacked(path, p, how, experts, out, in)
+	return nn.PackedBank(p, how)
+}
+
+// stack joins a tensor of each expert along a new axis. The parts are given up
+// at once, or they would lie in memory beside the whole.
+func (w *Weights) stack(at, name string, experts int) *mlx.Array {
+	parts := make([]*mlx.Array, experts)
+	for i := range parts {
+		if parts[i] = w.raw(fmt.Sprintf("%sexperts.%d.%s", at, i, name)); parts[i] == nil {
+			return nil
+		}
+	}
+	whole := w.Scope.Stack(0, parts...)
+	for _, a := range parts {
+		a.Free()
+	}
+	return whole
 }
 
 // Linear takes a layer of in to out features, with path.bias if bias.

@@ -7,13 +7,18 @@ import (
 	"payload/mlxrunner/cache"
 )
 
+// FeedForward is what a block does to each token on its own.
+type FeedForward interface {
+	Forward(s *mlx.Scope, x *mlx.Array) *mlx.Array
+}
+
 // Block is a layer of a decoder: attention and MLP, a norm before each and,
 // for Gemma, one behind, and what they give added to what they were given.
 type Block struct {
 	BeforeAttention, BeforeMLP *RMSNorm
 	AfterAttention, AfterMLP   *RMSNorm // nil for none
 	Attention                  *Attention
-	MLP                        *MLP
+	MLP                        FeedForward
 	Window                     int // tokens that a query sees; 0 is all
 }
 

@@ -38,18 +38,16 @@ func (m Matrix) times(s *mlx.Scope, x *mlx.Array) *mlx.Array {
 	return s.QuantizedMatmul(x, m.packed, true, m.how)
 }
 
-// rows gives the rows that indices name, in d where they are packed.
+// rows gives the rows that indices name.
 func (m Matrix) rows(s *mlx.Scope, indices *mlx.Array) *mlx.Array {
 	if m.plain != nil {
 		return s.Take(m.plain, indices, 0)
 	}
 	row := mlx.Quantized{Weights: s.Take(m.packed.Weights, indices, 0), Scales: s.Take(m.packed.Scales, indices, 0)}
-	dtype := mlx.Float32
+	dtype := mlx.BFloat16 // block formats carry no type; the reference takes this one
 	if m.packed.Biases != nil {
 		row.Biases = s.Take(m.packed.Biases, indices, 0)
 		dtype = m.packed.Biases.Dtype()
-	} else {
-		dtype = mlx.BFloat16 // block formats carry no type; the reference takes this one
 	}
 	return s.Dequantize(row, m.how, dtype)
 }

@@ -119,8 +119,17 @@ func TestLogprobs(t *testing.T) {
 func TestSettingsThatCannotBe(t *testing.T) {
 	s := mlxtest.Scope(t)
 	for _, settings := range []sample.Settings{
-		{Temperature: -1}, {Temperature: math.NaN()}, {TopP: 1.1}, {MinP: -0.1}, {TopK: -1}, {Repetition: -2}, {Presence: 200},
-		{Bias: map[int]float64{5: 1}}, {Bias: map[int]float64{-1: 1}}, {Bias: map[int]float64{1: math.NaN()}}, {Logprobs: -2},
+		{Temperature: -1},
+		{Temperature: math.NaN()},
+		{TopP: 1.1},
+		{MinP: -0.1},
+		{TopK: -1},
+		{Repetition: -2},
+		{Presence: 200},
+		{Bias: map[int]float64{5: 1}},
+		{Bias: map[int]float64{-1: 1}},
+		{Bias: map[int]float64{1: math.NaN()}},
+		{Logprobs: -2},
 	} {
 		if m, err := sample.New(s, settings, len(logits), nil); err == nil {
 			t.Errorf("no error for %+v", settings)

@@ -8,4 +8,5 @@ import (
 	_ "payload/mlxrunner/model/llama"
 	_ "payload/mlxrunner/model/qwen2"
 	_ "payload/mlxrunner/model/qwen3"
+	_ "payload/mlxrunner/model/qwen3moe"
 )
