@@ -48,6 +48,14 @@ func (c *Cache) Offset() int {
 	return c.Layers[0].offset
 }
 
+// Expect says how many tokens are known to come, all told. Positions of a model
+// that has others for long texts are then the same however a prompt is cut.
+func (c *Cache) Expect(tokens int) {
+	for _, l := range c.Layers {
+		l.expected = tokens
+	}
+}
+
 // CanTrim tells whether n tokens can be taken back, with *RollbackError where
 // they can't.
 func (c *Cache) CanTrim(n int) error {
@@ -106,10 +114,14 @@ type KV struct {
 	window       int        // tokens that a query sees, its own included; 0 is all
 	end          int        // tokens in the buffers
 	offset       int        // tokens seen, the position of the next
+	expected     int        // tokens that are known to come, all told
 }
 
 // Offset is the number of tokens seen: the position of the next one.
 func (c *KV) Offset() int { return c.offset }
+
+// Length is how long the text is with n more tokens, as far as is known.
+func (c *KV) Length(n int) int { return max(c.expected, c.offset+n) }
 
 // Window is how many tokens a query sees, its own included; 0 is all.
 func (c *KV) Window() int { return c.window }

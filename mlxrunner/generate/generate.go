@@ -139,6 +139,7 @@ func (r *Runner) Generate(ctx context.Context, s *mlx.Scope, q Request, hooks Ho
 	}
 	g := &generation{Runner: r, Request: q, Hooks: hooks, kv: r.Model.NewCache(), start: time.Now()}
 	g.result.Prompt = len(q.Prompt)
+	g.kv.Expect(len(q.Prompt))
 	g.stopper.stops = q.Stop
 	g.stream = r.Tok.Stream(true)
 	g.limit = q.MaxTokens

@@ -92,6 +92,8 @@ func (m *Common) Slide() int {
 type Extras struct {
 	QKVBias, OBias, MLPBias bool
 	HeadNorms               bool // q_norm and k_norm, over a head's features
+	Fused                   bool // qkv_proj and gate_up_proj, without biases
+	Rotated                 int  // features of a head that turn; 0 is all
 	Theta                   float64
 	Windows                 []int
 
@@ -117,13 +119,16 @@ func (m *Common) Decoder(c *Config, w *Weights, x Extras) (*nn.Decoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	rope, err := nn.NewRope(w.Scope, m.HeadDim, params, w.Keep)
+	if x.Rotated == 0 {
+		x.Rotated = m.HeadDim
+	}
+	rope, err := nn.NewRope(w.Scope, x.Rotated, params, w.Keep)
 	if err != nil {
 		return nil, c.Fault("%w", err)
 	}
 	sliding := rope
 	if x.SlidingRope != nil {
-		if sliding, err = nn.NewRope(w.Scope, m.HeadDim, *x.SlidingRope, w.Keep); err != nil {
+		if sliding, err = nn.NewRope(w.Scope, x.Rotated, *x.SlidingRope, w.Keep); err != nil {
 			return nil, c.Fault("%w", err)
 		}
 	}
@@ -167,23 +172,32 @@ func (m *Common) mlp(w *Weights, layer int, act nn.Activation, x Extras) nn.Feed
 		}
 	}
 	at := fmt.Sprintf("model.layers.%d.mlp.", layer)
-	return &nn.MLP{
-		Gate: w.Linear(at+"gate_proj", m.Hidden, m.Intermediate, x.MLPBias),
-		Up:   w.Linear(at+"up_proj", m.Hidden, m.Intermediate, x.MLPBias),
-		Down: w.Linear(at+"down_proj", m.Intermediate, m.Hidden, x.MLPBias),
-		Act:  act,
+	mlp := &nn.MLP{Down: w.Linear(at+"down_proj", m.Intermediate, m.Hidden, x.MLPBias), Act: act}
+	if x.Fused {
+		parts := w.Fused(at+"gate_up_proj", m.Hidden, m.Intermediate, m.Intermediate)
+		mlp.Gate, mlp.Up = parts[0], parts[1]
+		return mlp
 	}
+	mlp.Gate = w.Linear(at+"gate_proj", m.Hidden, m.Intermediate, x.MLPBias)
+	mlp.Up = w.Linear(at+"up_proj", m.Hidden, m.Intermediate, x.MLPBias)
+	return mlp
 }
 
 func (m *Common) attention(w *Weights, at string, rope *nn.Rope, norm func(string, int, float64) *nn.RMSNorm, x Extras) *nn.Attention {
 	a := &nn.Attention{
 		Heads: m.Heads, KVHeads: m.KVHeads, HeadDim: m.HeadDim,
 		Scale: float32(1 / math.Sqrt(float64(m.HeadDim))),
-		Q:     w.Linear(at+"q_proj", m.Hidden, m.Heads*m.HeadDim, x.QKVBias),
-		K:     w.Linear(at+"k_proj", m.Hidden, m.KVHeads*m.HeadDim, x.QKVBias),
-		V:     w.Linear(at+"v_proj", m.Hidden, m.KVHeads*m.HeadDim, x.QKVBias),
 		O:     w.Linear(at+"o_proj", m.Heads*m.HeadDim, m.Hidden, x.OBias),
 		Rope:  rope, SoftCap: x.SoftCap,
+	}
+	queries, keys := m.Heads*m.HeadDim, m.KVHeads*m.HeadDim
+	if x.Fused {
+		parts := w.Fused(at+"qkv_proj", m.Hidden, queries, keys, keys)
+		a.Q, a.K, a.V = parts[0], parts[1], parts[2]
+	} else {
+		a.Q = w.Linear(at+"q_proj", m.Hidden, queries, x.QKVBias)
+		a.K = w.Linear(at+"k_proj", m.Hidden, keys, x.QKVBias)
+		a.V = w.Linear(at+"v_proj", m.Hidden, keys, x.QKVBias)
 	}
 	if x.Scale != 0 {
 		a.Scale = float32(x.Scale)

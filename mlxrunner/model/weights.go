@@ -131,9 +131,7 @@ func (w *Weights) Matrix(path string, rows, columns int) nn.Matrix {
 		if a == nil {
 			return nn.Matrix{}
 		}
-		turned := w.Scope.Keep(w.Scope.Transpose(a))
-		w.views = append(w.views, turned)
-		return nn.Plain(a, turned)
+		return nn.Plain(a, w.view(w.Scope.Transpose(a)))
 	}
 	if !packed {
 		w.fail(path+".scales", "is there, but config.json says nothing of how the layer is quantised")
@@ -190,9 +188,7 @@ func (w *Weights) Bank(at, name string, experts, in, out int) nn.Bank {
 		if a == nil {
 			return nn.Bank{}
 		}
-		turned := w.Scope.Keep(w.Scope.SwapAxes(a, 1, 2))
-		w.views = append(w.views, turned)
-		return nn.PlainBank(turned)
+		return nn.PlainBank(w.view(w.Scope.SwapAxes(a, 1, 2)))
 	}
 	if !packed {
 		w.fail(path+".scales", "is there, but config.json says nothing of how the layer is quantised")
@@ -231,6 +227,33 @@ func (w *Weights) Linear(path string, in, out int, bias bool) *nn.Linear {
 		l.Bias = w.Float(path+".bias", out)
 	}
 	return l
+}
+
+// Fused takes a layer that holds several, one after the other, without biases.
+func (w *Weights) Fused(path string, in int, outs ...int) []*nn.Linear {
+	total := 0
+	for _, out := range outs {
+		total += out
+	}
+	whole := w.Matrix(path, total, in)
+	parts := make([]*nn.Linear, len(outs))
+	from := 0
+	for i, out := range outs {
+		parts[i] = &nn.Linear{}
+		if w.Err() == nil {
+			parts[i].Weight = whole.Rows(w.Scope, from, from+out, w.view)
+		}
+		from += out
+	}
+	return parts
+}
+
+// view makes the model the owner of an array that shares another's memory.
+func (w *Weights) view(a *mlx.Array) *mlx.Array {
+	if a != nil {
+		w.views = append(w.views, w.Scope.Keep(a))
+	}
+	return a
 }
 
 // Embedding takes a table of tokens' features.

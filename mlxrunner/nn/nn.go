@@ -30,6 +30,21 @@ func Plain(w, turned *mlx.Array) Matrix { return Matrix{plain: w, turned: turned
 // Packed makes a matrix of quantised weights.
 func Packed(w mlx.Quantized, how quant.Params) Matrix { return Matrix{packed: w, how: how} }
 
+// Rows gives a part of the matrix, of the same memory. keep becomes the owner
+// of what it makes.
+func (m Matrix) Rows(s *mlx.Scope, from, to int, keep func(*mlx.Array) *mlx.Array) Matrix {
+	part := func(a *mlx.Array) *mlx.Array { return keep(s.SliceAxis(a, 0, from, to)) }
+	if m.plain != nil {
+		plain := part(m.plain)
+		return Plain(plain, keep(s.Transpose(plain)))
+	}
+	packed := mlx.Quantized{Weights: part(m.packed.Weights), Scales: part(m.packed.Scales)}
+	if m.packed.Biases != nil {
+		packed.Biases = part(m.packed.Biases)
+	}
+	return Packed(packed, m.how)
+}
+
 // times gives x [..., columns] multiplied by the matrix transposed: [..., rows].
 func (m Matrix) times(s *mlx.Scope, x *mlx.Array) *mlx.Array {
 	if m.plain != nil {
@@ -110,7 +125,8 @@ func (a *Attention) Forward(s *mlx.Scope, x *mlx.Array, kv *cache.KV, see mlx.At
 	k := a.heads(s, a.K.Forward(s, x), a.KVHeads, a.KNorm)
 	v := a.heads(s, a.V.Forward(s, x), a.KVHeads, nil)
 	if a.Rope != nil {
-		q, k = a.Rope.Forward(s, q, kv.Offset()), a.Rope.Forward(s, k, kv.Offset())
+		tokens := kv.Length(length)
+		q, k = a.Rope.Forward(s, q, kv.Offset(), tokens), a.Rope.Forward(s, k, kv.Offset(), tokens)
 	}
 	keys, values := kv.Update(s, k, v)
 	see.Scale, see.Sinks = a.Scale, a.Sinks

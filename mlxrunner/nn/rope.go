@@ -265,10 +265,10 @@ func wavelengths(s *mlx.Scope, turn []float64) *mlx.Array {
 }
 
 // Forward turns x [batch, heads, length, features], whose first position is
-// offset.
-func (r *Rope) Forward(s *mlx.Scope, x *mlx.Array, offset int) *mlx.Array {
+// offset, of a text of so many tokens.
+func (r *Rope) Forward(s *mlx.Scope, x *mlx.Array, offset, tokens int) *mlx.Array {
 	how := r.how
-	if r.long != nil && offset+x.Dim(2) > r.original {
+	if r.long != nil && tokens > r.original {
 		how.Freqs = r.long
 	}
 	if r.multiplier != 1 {

@@ -78,6 +78,18 @@ CASES = [
     case("qwen3 tied", "qwen3", tie_word_embeddings=True),
     case("qwen3_moe", "qwen3_moe", **MOE, norm_topk_prob=True),
     case("qwen3_moe packed", "qwen3_moe", **MOE, norm_topk_prob=False, quantization={"group_size": 32, "bits": 8}),
+    case("phi3", "phi3", partial_rotary_factor=0.5),
+    case(
+        "phi3 long",
+        "phi3",
+        original_max_position_embeddings=16,
+        rope_scaling={
+            "type": "longrope",
+            "short_factor": [1.0 + i / 8 for i in range(8)],
+            "long_factor": [1.0 + i for i in range(8)],
+        },
+    ),
+    case("phi3 packed", "phi3", intermediate_size=128, quantization={"group_size": 32, "bits": 4}),
     case("gemma2", "gemma2", **GEMMA, attn_logit_softcapping=2.0, final_logit_softcapping=3.0, sliding_window=4096),
     case("gemma3", "gemma3_text", **GEMMA, rope_local_base_freq=10000.0, sliding_window=8, sliding_window_pattern=2),
     case(

@@ -6,6 +6,7 @@ import (
 	_ "payload/mlxrunner/model/gemma2"
 	_ "payload/mlxrunner/model/gemma3"
 	_ "payload/mlxrunner/model/llama"
+	_ "payload/mlxrunner/model/phi3"
 	_ "payload/mlxrunner/model/qwen2"
 	_ "payload/mlxrunner/model/qwen3"
 	_ "payload/mlxrunner/model/qwen3moe"

@@ -222,7 +222,7 @@ func TestAFaultIsAnError(t *testing.T) {
 }
 
 func TestArchitectures(t *testing.T) {
-	if got, want := model.Architectures(), []string{"gemma2", "gemma3_text", "llama", "mistral", "qwen2", "qwen3", "qwen3_moe"}; !slices.Equal(got, want) {
+	if got, want := model.Architectures(), []string{"gemma2", "gemma3_text", "llama", "mistral", "phi3", "qwen2", "qwen3", "qwen3_moe"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

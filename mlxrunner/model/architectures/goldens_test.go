@@ -133,6 +133,7 @@ func forward(t *testing.T, s *mlx.Scope, m model.Model, tokens []int32, chunk in
 	t.Helper()
 	kv := m.NewCache()
 	defer kv.Free()
+	kv.Expect(len(tokens))
 	var out []float32
 	for part := range slices.Chunk(tokens, chunk) {
 		sub := s.Sub()
@@ -201,6 +202,21 @@ func TestExpertsOneByOne(t *testing.T) {
 	}
 }
 
+// LongRoPE has factors for texts up to the original length, and others beyond.
+func TestLongRopeByLength(t *testing.T) {
+	p, err := nn.ParseRope(json.RawMessage(`{"type": "longrope", "original_max_position_embeddings": 4096, "short_factor": [1, 2], "long_factor": [4, 8]}`), 10000, 131072)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for length, want := range map[int][]float64{4096: {1, 0.01 / 2}, 4097: {0.25, 0.01 / 8}} {
+		turn, multiplier, err := p.Frequencies(4, length)
+		// sqrt(1 + ln(131072/4096)/ln(4096))
+		if err != nil || math.Abs(turn[0]-want[0]) > 1e-12 || math.Abs(turn[1]-want[1]) > 1e-12 || math.Abs(multiplier-1.1902380714) > 1e-9 {
+			t.Errorf("%d tokens: %v, %v, %v; want %v", length, turn, multiplier, err, want)
+		}
+	}
+}
+
 // Positions turn as mlx-lm turns them, near and far. Float32 holds an angle of
 // 60,000 radians to about 4e-3.
 func TestRopesOfMLXLM(t *testing.T) {
@@ -214,7 +230,7 @@ func TestRopesOfMLXLM(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := mlx.Floats(s, rope.Forward(s, s.Ones(mlx.Float32, 1, 1, 1, 64), g.Offset))
+		got, err := mlx.Floats(s, rope.Forward(s, s.Ones(mlx.Float32, 1, 1, 1, 64), g.Offset, g.Offset+1))
 		if err != nil {
 			t.Fatal(err)
 		}
