@@ -94,6 +94,7 @@ type Extras struct {
 	HeadNorms               bool // q_norm and k_norm, over a head's features
 	Fused                   bool // qkv_proj and gate_up_proj, without biases
 	Rotated                 int  // features of a head that turn; 0 is all
+	Sinks                   bool // of attention, one a head
 	Theta                   float64
 	Windows                 []int
 
@@ -201,6 +202,9 @@ func (m *Common) attention(w *Weights, at string, rope *nn.Rope, norm func(strin
 	}
 	if x.Scale != 0 {
 		a.Scale = float32(x.Scale)
+	}
+	if x.Sinks {
+		a.Sinks = w.Float(at+"sinks", m.Heads)
 	}
 	if x.HeadNorms {
 		a.QNorm = norm(at+"q_norm", m.HeadDim, *m.Eps)

@@ -173,14 +173,14 @@ func wide(shape []int) []int64 {
 }
 
 // Bank takes the matrices of all experts of a layer, of in to out features:
-// stacked, as converters to MLX write them (at.switch_mlp.name), or one by one
-// (at.experts.N.name).
-func (w *Weights) Bank(at, name string, experts, in, out int) nn.Bank {
-	path := at + "switch_mlp." + name
+// stacked under a prefix, as converters to MLX write them, or one by one under
+// apart, a prefix and a number ("" where nobody writes them so).
+func (w *Weights) Bank(stacked, apart, name string, experts, in, out int) nn.Bank {
+	path := stacked + name
 	one := func(part string) *mlx.Array { return w.raw(path + "." + part) }
-	if !w.Has(path + ".weight") {
-		path = at + "experts.0." + name
-		one = func(part string) *mlx.Array { return w.stack(at, name+"."+part, experts) }
+	if !w.Has(path+".weight") && apart != "" {
+		path = apart + "0." + name
+		one = func(part string) *mlx.Array { return w.stack(apart, name+"."+part, experts) }
 	}
 	how, packed := w.quant.For(path)
 	if !w.Has(path + ".scales") {
@@ -206,10 +206,10 @@ func (w *Weights) Bank(at, name string, experts, in, out int) nn.Bank {
 
 // stack joins a tensor of each expert along a new axis. The parts are given up
 // at once, or they would lie in memory beside the whole.
-func (w *Weights) stack(at, name string, experts int) *mlx.Array {
+func (w *Weights) stack(apart, name string, experts int) *mlx.Array {
 	parts := make([]*mlx.Array, experts)
 	for i := range parts {
-		if parts[i] = w.raw(fmt.Sprintf("%sexperts.%d.%s", at, i, name)); parts[i] == nil {
+		if parts[i] = w.raw(fmt.Sprintf("%s%d.%s", apart, i, name)); parts[i] == nil {
 			return nil
 		}
 	}

@@ -10,6 +10,13 @@ type Bank struct {
 	turned *mlx.Array // [experts, columns, rows]
 	packed mlx.Quantized
 	how    quant.Params
+	bias   *mlx.Array // [experts, rows], nil for none
+}
+
+// WithBias gives the bank with a bias [experts, rows].
+func (b Bank) WithBias(bias *mlx.Array) Bank {
+	b.bias = bias
+	return b
 }
 
 // PlainBank makes a bank of matrices [experts, columns, rows].
@@ -21,10 +28,16 @@ func PackedBank(w mlx.Quantized, how quant.Params) Bank { return Bank{packed: w,
 // times multiplies x [..., 1, columns] by the matrices that which names. sorted
 // says that they are in order.
 func (b Bank) times(s *mlx.Scope, x, which *mlx.Array, sorted bool) *mlx.Array {
+	var y *mlx.Array
 	if b.turned != nil {
-		return s.GatherMM(x, b.turned, nil, which, sorted)
+		y = s.GatherMM(x, b.turned, nil, which, sorted)
+	} else {
+		y = s.GatherQMM(x, b.packed, nil, which, true, b.how, sorted)
 	}
-	return s.GatherQMM(x, b.packed, nil, which, true, b.how, sorted)
+	if b.bias != nil {
+		y = s.Add(y, s.ExpandDims(s.Take(b.bias, which, 0), -2))
+	}
+	return y
 }
 
 // Experts is a mixture of gated MLPs, of which each token takes a few: those
@@ -34,7 +47,22 @@ type Experts struct {
 	Count, Take    int
 	Normalise      bool // the probabilities of those taken add up to 1
 	Gate, Up, Down Bank
-	Act            Activation
+	Gated          func(s *mlx.Scope, gate, up *mlx.Array) *mlx.Array
+}
+
+// GatedBy multiplies by an activation of the gate.
+func GatedBy(act Activation) func(s *mlx.Scope, gate, up *mlx.Array) *mlx.Array {
+	return func(s *mlx.Scope, gate, up *mlx.Array) *mlx.Array { return s.Multiply(act(s, gate), up) }
+}
+
+// GatedClamped is gpt-oss's: both sides are clamped to 7, the gate from above
+// only, and the result is gate*sigmoid(1.702*gate)*(up+1).
+func GatedClamped(s *mlx.Scope, gate, up *mlx.Array) *mlx.Array {
+	limit := s.Like(gate, 7)
+	gate = s.Minimum(gate, limit)
+	up = s.Clip(up, s.Like(up, -7), limit)
+	gate = s.Multiply(gate, s.Sigmoid(s.Multiply(gate, s.Like(gate, 1.702))))
+	return s.Multiply(gate, s.Add(up, s.Like(up, 1)))
 }
 
 // manyTokens is from how many choices on they are sorted, so that each expert's
@@ -59,8 +87,8 @@ func (e *Experts) Forward(s *mlx.Scope, x *mlx.Array) *mlx.Array {
 }
 
 func (e *Experts) mlp(s *mlx.Scope, x, which *mlx.Array, sorted bool) *mlx.Array {
-	gate := e.Act(s, e.Gate.times(s, x, which, sorted))
-	return e.Down.times(s, s.Multiply(gate, e.Up.times(s, x, which, sorted)), which, sorted)
+	y := e.Gated(s, e.Gate.times(s, x, which, sorted), e.Up.times(s, x, which, sorted))
+	return e.Down.times(s, y, which, sorted)
 }
 
 // sorted computes choices in the order of their experts and puts them back.

@@ -55,6 +55,14 @@ MOE = {
     "mlp_only_layers": [1],
     "moe_intermediate_size": 32,
 }
+GPT_OSS = {
+    "num_local_experts": 8,
+    "num_experts_per_tok": 3,
+    "sliding_window": 8,
+    "rope_theta": 150000.0,
+    "rope_scaling": ROPES["yarn"],
+    "layer_types": ["sliding_attention", "full_attention"],
+}
 
 
 def case(name, model_type, **extra):
@@ -90,6 +98,8 @@ CASES = [
         },
     ),
     case("phi3 packed", "phi3", intermediate_size=128, quantization={"group_size": 32, "bits": 4}),
+    case("gpt_oss", "gpt_oss", **GPT_OSS),
+    case("gpt_oss packed", "gpt_oss", **GPT_OSS, quantization={"group_size": 32, "bits": 4, "mode": "mxfp4"}),
     case("gemma2", "gemma2", **GEMMA, attn_logit_softcapping=2.0, final_logit_softcapping=3.0, sliding_window=4096),
     case("gemma3", "gemma3_text", **GEMMA, rope_local_base_freq=10000.0, sliding_window=8, sliding_window_pattern=2),
     case(

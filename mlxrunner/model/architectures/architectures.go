@@ -5,6 +5,7 @@ package architectures
 import (
 	_ "payload/mlxrunner/model/gemma2"
 	_ "payload/mlxrunner/model/gemma3"
+	_ "payload/mlxrunner/model/gptoss"
 	_ "payload/mlxrunner/model/llama"
 	_ "payload/mlxrunner/model/phi3"
 	_ "payload/mlxrunner/model/qwen2"

@@ -53,10 +53,10 @@ func build(c *model.Config, w *model.Weights) (model.Model, error) {
 			return &nn.Experts{
 				Router: w.Linear(at+"gate", cfg.Hidden, cfg.Experts, false),
 				Count:  cfg.Experts, Take: cfg.Take, Normalise: cfg.Normalise,
-				Gate: w.Bank(at, "gate_proj", cfg.Experts, cfg.Hidden, cfg.Width),
-				Up:   w.Bank(at, "up_proj", cfg.Experts, cfg.Hidden, cfg.Width),
-				Down: w.Bank(at, "down_proj", cfg.Experts, cfg.Width, cfg.Hidden),
-				Act:  act,
+				Gate:  w.Bank(at+"switch_mlp.", at+"experts.", "gate_proj", cfg.Experts, cfg.Hidden, cfg.Width),
+				Up:    w.Bank(at+"switch_mlp.", at+"experts.", "up_proj", cfg.Experts, cfg.Hidden, cfg.Width),
+				Down:  w.Bank(at+"switch_mlp.", at+"experts.", "down_proj", cfg.Experts, cfg.Width, cfg.Hidden),
+				Gated: nn.GatedBy(act),
 			}
 		},
 	})
