@@ -97,7 +97,7 @@ func TestFailures(t *testing.T) {
 		{[]string{"show"}, exitUsage, false, nil},
 		{[]string{"show", empty}, exitFailed, false, []string{"config.json", "hint: name a folder"}},
 		{[]string{"run", "--model", empty, "--prompt", "x"}, exitFailed, true, []string{"config.json", "hint: name a folder"}},
-		{[]string{"run", "--model", odd, "--prompt", "x"}, exitFailed, true, []string{`"parrot" is not known; known are llama`}},
+		{[]string{"run", "--model", odd, "--prompt", "x"}, exitFailed, true, []string{`"parrot" is not known; known are gemma2`}},
 		{[]string{"run", "--model", tiny, "--prompt", strings.Repeat("sea ", 600)}, exitFailed, true, []string{"context is 1024", "hint: give a shorter prompt"}},
 	} {
 		t.Run(strings.Join(c.args[:min(2, len(c.args))], " "), func(t *testing.T) {

@@ -4,7 +4,6 @@
 package chat
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,15 +19,13 @@ import (
 	"payload/mlxrunner/tokenizer"
 )
 
-// The files that may hold a template, the first before the second.
-const (
-	TemplateName = "chat_template.jinja"
-	ConfigName   = "tokenizer_config.json"
-)
+// TemplateName is the file that may hold a template; it goes before the one in
+// tokenizer_config.json.
+const TemplateName = "chat_template.jinja"
 
 // ErrNoTemplate says that a checkpoint has no template: it was not made for
 // conversations, and a guess would give bad answers that look fine.
-var ErrNoTemplate = errors.New("the checkpoint has no chat template (" + TemplateName + ", or chat_template in " + ConfigName + ")")
+var ErrNoTemplate = errors.New("the checkpoint has no chat template (" + TemplateName + ", or chat_template in " + tokenizer.ConfigName + ")")
 
 // Message is one turn.
 type Message struct {
@@ -42,24 +39,19 @@ type Template struct {
 	path     string
 	parsed   *jinja.Template
 	tools    *jinja.Template // for conversations with tools, where there is one of its own
-	specials map[string]json.RawMessage
+	specials map[string]string
 	bos      int // -1 where the tokenizer begins texts with none
 }
 
 // Load reads the template of a folder. The error is ErrNoTemplate where there
 // is none.
 func Load(dir string, tok *tokenizer.Tokenizer) (*Template, error) {
-	t := &Template{tok: tok, bos: -1, path: filepath.Join(dir, ConfigName), specials: map[string]json.RawMessage{}}
-	config := map[string]json.RawMessage{}
-	if err := readIfThere(t.path, &config); err != nil {
+	config, err := tokenizer.LoadConfig(dir)
+	if err != nil {
 		return nil, err
 	}
-	for name, value := range config {
-		if strings.HasSuffix(name, "_token") {
-			t.specials[name] = value
-		}
-	}
-	named, err := sources(dir, config["chat_template"])
+	t := &Template{tok: tok, bos: -1, path: filepath.Join(dir, tokenizer.ConfigName), specials: config.Specials}
+	named, err := sources(dir, config.ChatTemplate)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +97,7 @@ func sources(dir string, value json.RawMessage) (map[string]string, error) {
 	}
 	var list []struct{ Name, Template string }
 	if err := json.Unmarshal(value, &list); err != nil {
-		return nil, fmt.Errorf("reading chat_template of %s: it is neither a text nor a list of named ones: %w", filepath.Join(dir, ConfigName), err)
+		return nil, fmt.Errorf("reading chat_template of %s: it is neither a text nor a list of named ones: %w", filepath.Join(dir, tokenizer.ConfigName), err)
 	}
 	for _, entry := range list {
 		named[entry.Name] = entry.Template
@@ -124,13 +116,13 @@ func first(named map[string]string, names ...string) (string, bool) {
 
 // findBOS sees whether the tokenizer begins every text with bos_token.
 func (t *Template) findBOS() error {
-	bos, ok := t.special("bos_token")
-	if !ok {
+	bos := t.specials["bos_token"]
+	if bos == "" {
 		return nil
 	}
 	id, ok := t.tok.ID(bos)
 	if !ok {
-		return fmt.Errorf("reading %s: the tokenizer lacks its bos_token %q", ConfigName, bos)
+		return fmt.Errorf("reading %s: the tokenizer lacks its bos_token %q", tokenizer.ConfigName, bos)
 	}
 	added, err := t.tok.Encode("", true)
 	if err != nil {
@@ -140,20 +132,6 @@ func (t *Template) findBOS() error {
 		t.bos = id
 	}
 	return nil
-}
-
-// special gives the text of a special token.
-func (t *Template) special(name string) (string, bool) {
-	value := bytes.TrimSpace(t.specials[name])
-	var object struct{ Content string }
-	var text string
-	if json.Unmarshal(value, &text) == nil && text != "" {
-		return text, true
-	}
-	if json.Unmarshal(value, &object) == nil && object.Content != "" {
-		return object.Content, true
-	}
-	return "", false
 }
 
 // Options are what a conversation has besides its messages.
@@ -168,10 +146,8 @@ type Options struct {
 // and content, and whatever else the template reads of them.
 func (t *Template) Render(messages json.RawMessage, o Options) (string, error) {
 	names := jinja.NewDict()
-	for name := range t.specials {
-		if text, ok := t.special(name); ok {
-			names.Set(name, text)
-		}
+	for _, name := range slices.Sorted(maps.Keys(t.specials)) {
+		names.Set(name, t.specials[name])
 	}
 	turns, err := jinja.FromJSON(messages)
 	if err != nil {
@@ -228,18 +204,4 @@ func (t *Template) Prompt(messages []Message, o Options) ([]int, error) {
 		return nil, err
 	}
 	return t.Encode(rendered)
-}
-
-func readIfThere(path string, into any) error {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, into)
-	}
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", path, err)
-	}
-	return nil
 }

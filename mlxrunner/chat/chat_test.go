@@ -72,14 +72,14 @@ func TestPlaces(t *testing.T) {
 		want  string
 		fault string
 	}{
-		"text":       {files: map[string]string{chat.ConfigName: `{"chat_template": ` + quoted(said) + `, "eos_token": "<|im_end|>"}`}, want: "hi<|im_end|>"},
-		"object":     {files: map[string]string{chat.ConfigName: `{"chat_template": ` + quoted(said) + `, "eos_token": {"content": "<|im_end|>"}}`}, want: "hi<|im_end|>"},
-		"named":      {files: map[string]string{chat.ConfigName: `{"chat_template": [{"name": "rag", "template": "no"}, {"name": "default", "template": "yes"}]}`}, want: "yes"},
-		"own file":   {files: map[string]string{chat.ConfigName: `{"chat_template": "no"}`, chat.TemplateName: "yes"}, want: "yes"},
-		"no default": {files: map[string]string{chat.ConfigName: `{"chat_template": [{"name": "rag", "template": "no"}]}`}, fault: "rag, none of them default"},
-		"null":       {files: map[string]string{chat.ConfigName: `{"chat_template": null}`}, fault: "no chat template"},
+		"text":       {files: map[string]string{tokenizer.ConfigName: `{"chat_template": ` + quoted(said) + `, "eos_token": "<|im_end|>"}`}, want: "hi<|im_end|>"},
+		"object":     {files: map[string]string{tokenizer.ConfigName: `{"chat_template": ` + quoted(said) + `, "eos_token": {"content": "<|im_end|>"}}`}, want: "hi<|im_end|>"},
+		"named":      {files: map[string]string{tokenizer.ConfigName: `{"chat_template": [{"name": "rag", "template": "no"}, {"name": "default", "template": "yes"}]}`}, want: "yes"},
+		"own file":   {files: map[string]string{tokenizer.ConfigName: `{"chat_template": "no"}`, chat.TemplateName: "yes"}, want: "yes"},
+		"no default": {files: map[string]string{tokenizer.ConfigName: `{"chat_template": [{"name": "rag", "template": "no"}]}`}, fault: "rag, none of them default"},
+		"null":       {files: map[string]string{tokenizer.ConfigName: `{"chat_template": null}`}, fault: "no chat template"},
 		"nothing":    {files: map[string]string{}, fault: "no chat template"},
-		"number":     {files: map[string]string{chat.ConfigName: `{"chat_template": 3}`}, fault: "neither a text nor a list"},
+		"number":     {files: map[string]string{tokenizer.ConfigName: `{"chat_template": 3}`}, fault: "neither a text nor a list"},
 		"broken":     {files: map[string]string{chat.TemplateName: "{% if %}"}, fault: "reading the chat template"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestOneBeginning(t *testing.T) {
 	for _, source := range []string{"", "<|bos|>", "<|bos|><|bos|>"} {
 		dir := t.TempDir()
 		config := `{"bos_token": "<|bos|>", "chat_template": "` + source + `hi"}`
-		if err := os.WriteFile(filepath.Join(dir, chat.ConfigName), []byte(config), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, tokenizer.ConfigName), []byte(config), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		template, err := chat.Load(dir, k)

@@ -1,7 +1,6 @@
 package generate
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,37 +25,19 @@ func EndIDs(dir string, config *model.Config, tok *tokenizer.Tokenizer) ([]int, 
 		return nil, err
 	}
 	ids = append(ids, generation.EOS...)
-	var settings struct {
-		EOS token `json:"eos_token"`
-	}
-	path := filepath.Join(dir, "tokenizer_config.json")
-	if err := readIfThere(path, &settings); err != nil {
+	settings, err := tokenizer.LoadConfig(dir)
+	if err != nil {
 		return nil, err
 	}
-	if settings.EOS != "" {
-		id, ok := tok.ID(string(settings.EOS))
+	if end := settings.Specials["eos_token"]; end != "" {
+		id, ok := tok.ID(end)
 		if !ok {
-			return nil, fmt.Errorf("reading %s: the tokenizer lacks its eos_token %q", path, string(settings.EOS))
+			return nil, fmt.Errorf("reading %s: the tokenizer lacks its eos_token %q", filepath.Join(dir, tokenizer.ConfigName), end)
 		}
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids), nil
-}
-
-// token is the text of a special token, which stands alone or in an object.
-type token string
-
-func (t *token) UnmarshalJSON(text []byte) error {
-	var object struct {
-		Content string `json:"content"`
-	}
-	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
-		err := json.Unmarshal(text, &object)
-		*t = token(object.Content)
-		return err
-	}
-	return json.Unmarshal(text, (*string)(t))
 }
 
 func readIfThere(path string, into any) error {

@@ -27,8 +27,16 @@ type Common struct {
 	Window       *int            `json:"sliding_window"`
 }
 
-// Complete checks the keys, and fills in those that follow from others.
-func (m *Common) Complete(c *Config) error {
+// DecodeCommon is Decode for a struct that embeds Common, which it checks and
+// completes by what follows from other keys.
+func (c *Config) DecodeCommon(into any, m *Common) error {
+	if err := c.Decode(into); err != nil {
+		return err
+	}
+	return m.complete(c)
+}
+
+func (m *Common) complete(c *Config) error {
 	if m.KVHeads == 0 {
 		m.KVHeads = m.Heads
 	}

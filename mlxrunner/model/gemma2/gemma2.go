@@ -13,10 +13,7 @@ type config struct {
 
 func build(c *model.Config, w *model.Weights) (model.Model, error) {
 	var cfg config
-	if err := c.Decode(&cfg); err != nil {
-		return nil, err
-	}
-	if err := cfg.Complete(c); err != nil {
+	if err := c.DecodeCommon(&cfg, &cfg.Common); err != nil {
 		return nil, err
 	}
 	extras, err := cfg.Extras(c, &cfg.Common)
