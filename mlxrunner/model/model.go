@@ -129,6 +129,7 @@ func finish(ctx context.Context, config *Config, build Build, w *Weights, o Opti
 	if err := w.done(); err != nil {
 		return nil, err
 	}
+	w.letGo()
 	bytes, err := w.read(ctx, o.Progress)
 	if err != nil {
 		return nil, err

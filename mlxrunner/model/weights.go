@@ -204,8 +204,49 @@ func (w *Weights) Bank(stacked, apart, name string, experts, in, out int) nn.Ban
 	return nn.PackedBank(p, how)
 }
 
-// stack joins a tensor of each expert along a new axis. The parts are given up
-// at once, or they would lie in memory beside the whole.
+// Blocks takes the mxfp4 matrices of all experts as gpt-oss is published: bytes
+// [experts, out, in/32, 16] of path_blocks and [experts, out, in/32] of
+// path_scales. The rows from first on, every stride'th, are those of the bank.
+func (w *Weights) Blocks(path string, experts, in, out, first, stride int) nn.Bank {
+	how := quant.Params{Mode: quant.MXFP4, Bits: 4, Group: 32}
+	blocks, scales := w.raw(path+"_blocks"), w.raw(path+"_scales")
+	if blocks == nil || scales == nil {
+		return nn.Bank{}
+	}
+	groups := how.Groups(in)
+	if want := []int{experts, out * stride, groups, 16}; !slices.Equal(blocks.Shape(), want) || blocks.Dtype() != mlx.Uint8 {
+		w.fail(path+"_blocks", "is %s%v, want uint8%v", blocks.Dtype(), blocks.Shape(), want)
+		return nn.Bank{}
+	}
+	s := w.Scope
+	rows := func(a *mlx.Array) *mlx.Array {
+		start, stop := []int{0, first, 0}, []int{experts, out * stride, a.Dim(2)}
+		return w.Keep(s.Contiguous(s.Slice(a, start, stop, []int{1, stride, 1})))
+	}
+	words := s.Flatten(s.View(blocks, mlx.Uint32), 2, 3)
+	p := mlx.Quantized{Weights: rows(words), Scales: rows(scales)}
+	if w.Err() != nil {
+		return nn.Bank{}
+	}
+	w.checkPacked(path, p, how, experts, out, in)
+	return nn.PackedBank(p, how)
+}
+
+// Interleaved takes every stride'th column from first on of floats [rows,
+// columns*stride].
+func (w *Weights) Interleaved(name string, rows, columns, first, stride int) *mlx.Array {
+	a := w.raw(name)
+	if a == nil {
+		return nil
+	}
+	if want := []int{rows, columns * stride}; !slices.Equal(a.Shape(), want) {
+		return w.fail(name, "has the shape %v, want %v", a.Shape(), want)
+	}
+	part := w.Scope.Slice(a, []int{0, first}, []int{rows, columns * stride}, []int{1, stride})
+	return w.floats(name, w.Scope.Contiguous(part), rows, columns)
+}
+
+// stack joins a tensor of each expert along a new axis.
 func (w *Weights) stack(apart, name string, experts int) *mlx.Array {
 	parts := make([]*mlx.Array, experts)
 	for i := range parts {
@@ -213,11 +254,7 @@ func (w *Weights) stack(apart, name string, experts int) *mlx.Array {
 			return nil
 		}
 	}
-	whole := w.Scope.Stack(0, parts...)
-	for _, a := range parts {
-		a.Free()
-	}
-	return whole
+	return w.Scope.Stack(0, parts...)
 }
 
 // Linear takes a layer of in to out features, with path.bias if bias.
@@ -302,6 +339,21 @@ func (w *Weights) done() error {
 		}
 	}
 	return nil
+}
+
+// letGo frees what the model does not hold itself, such as a tensor that was
+// converted: once read, it would lie in memory beside what was made of it.
+func (w *Weights) letGo() {
+	held := map[*mlx.Array]bool{}
+	for _, a := range w.order {
+		held[a] = true
+	}
+	for _, a := range w.all {
+		if !held[a] {
+			a.Free()
+		}
+	}
+	w.all = nil
 }
 
 // batch is how many bytes are read at once: enough to keep a disk busy, little

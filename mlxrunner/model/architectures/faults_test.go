@@ -175,6 +175,10 @@ func TestLoading(t *testing.T) {
 	g := without(find(t, "llama"), "")
 	g.Tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = []int{8}
 	dir := checkpoint(t, s, g)
+	before, err := mlx.MemoryInUse()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var done, total int64
 	half := mlx.BFloat16
 	m, err := model.Load(context.Background(), s, dir, model.Options{Float: &half, Progress: func(d, n int64) { done, total = d, n }})
@@ -184,6 +188,10 @@ func TestLoading(t *testing.T) {
 	defer m.Close()
 	if done != total || total != m.Bytes || m.Bytes == 0 {
 		t.Errorf("told %d of %d, loaded %d", done, total, m.Bytes)
+	}
+	// What was converted is not kept beside what it became.
+	if memory, err := mlx.MemoryInUse(); err != nil || memory.Active-before.Active > m.Bytes*5/4 {
+		t.Errorf("%d bytes for %d of weights, %v", memory.Active-before.Active, m.Bytes, err)
 	}
 	got := forward(t, s, m, g.Tokens, 24)
 	worst := 0.0

@@ -202,6 +202,53 @@ func TestExpertsOneByOne(t *testing.T) {
 	}
 }
 
+// gpt-oss is published with rows of gate and up in turn, as blocks of bytes.
+func TestGptOssAsPublished(t *testing.T) {
+	s := mlxtest.Scope(t)
+	g := find(t, "gpt_oss packed")
+	packed, err := s.LoadSafetensors(filepath.Join(checkpoint(t, s, g), "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]*mlx.Array{}
+	blocks := func(a *mlx.Array) *mlx.Array {
+		return s.Reshape(s.View(s.Contiguous(a), mlx.Uint8), a.Dim(0), a.Dim(1), -1, 16)
+	}
+	for name, a := range packed.Arrays {
+		before, part, _ := strings.Cut(name, "experts.")
+		in := before + "experts."
+		turns := func(kind string) *mlx.Array { // of gate and up
+			gate, up := packed.Arrays[in+"gate_proj."+kind], packed.Arrays[in+"up_proj."+kind]
+			return s.Flatten(s.Stack(2, gate, up), 1, 2)
+		}
+		switch part {
+		case "gate_proj.weight":
+			out[in+"gate_up_proj_blocks"] = blocks(turns("weight"))
+		case "gate_proj.scales":
+			out[in+"gate_up_proj_scales"] = turns("scales")
+		case "gate_proj.bias":
+			out[in+"gate_up_proj_bias"] = turns("bias")
+		case "down_proj.weight":
+			out[in+"down_proj_blocks"] = blocks(a)
+		case "down_proj.scales":
+			out[in+"down_proj_scales"] = a
+		case "down_proj.bias":
+			out[in+"down_proj_bias"] = a
+		case "up_proj.weight", "up_proj.scales", "up_proj.bias":
+		default:
+			out[name] = a
+		}
+	}
+	m, err := model.Load(context.Background(), s, write(t, s, g.Config, out), model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if text := mlxtest.Differ(forward(t, s, m, g.Tokens, 9), g.Logits, mlxtest.Tolerance{Abs: 2e-4, Rel: 1e-4}); text != "" {
+		t.Error(text)
+	}
+}
+
 // LongRoPE has factors for texts up to the original length, and others beyond.
 func TestLongRopeByLength(t *testing.T) {
 	p, err := nn.ParseRope(json.RawMessage(`{"type": "longrope", "original_max_position_embeddings": 4096, "short_factor": [1, 2], "long_factor": [4, 8]}`), 10000, 131072)

@@ -61,12 +61,29 @@ func experts(w *model.Weights, cfg *config, at string) nn.FeedForward {
 		b := w.Bank(at+"experts.", "", name, cfg.Experts, in, out)
 		return b.WithBias(w.Float(at+"experts."+name+".bias", cfg.Experts, out))
 	}
-	return &nn.Experts{
+	e := &nn.Experts{
 		Router: w.Linear(at+"router", cfg.Hidden, cfg.Experts, true),
 		Count:  cfg.Experts, Take: cfg.Take, Normalise: true,
-		Gate:  bank("gate_proj", cfg.Hidden, cfg.Intermediate),
-		Up:    bank("up_proj", cfg.Hidden, cfg.Intermediate),
-		Down:  bank("down_proj", cfg.Intermediate, cfg.Hidden),
 		Gated: nn.GatedClamped,
 	}
+	if w.Has(at + "experts.gate_up_proj_blocks") {
+		published(w, cfg, at+"experts.", e)
+		return e
+	}
+	e.Gate = bank("gate_proj", cfg.Hidden, cfg.Intermediate)
+	e.Up = bank("up_proj", cfg.Hidden, cfg.Intermediate)
+	e.Down = bank("down_proj", cfg.Intermediate, cfg.Hidden)
+	return e
+}
+
+// published takes matrices as gpt-oss is published: mxfp4 blocks, rows of gate
+// and up in turn.
+func published(w *model.Weights, cfg *config, at string, e *nn.Experts) {
+	part := func(name string, in, out, first, stride int) nn.Bank {
+		b := w.Blocks(at+name, cfg.Experts, in, out, first, stride)
+		return b.WithBias(w.Interleaved(at+name+"_bias", cfg.Experts, out, first, stride))
+	}
+	e.Gate = part("gate_up_proj", cfg.Hidden, cfg.Intermediate, 0, 2)
+	e.Up = part("gate_up_proj", cfg.Hidden, cfg.Intermediate, 1, 2)
+	e.Down = part("down_proj", cfg.Intermediate, cfg.Hidden, 0, 1)
 }
