@@ -275,7 +275,7 @@ func readLine(ctx context.Context, r *bufio.Reader) (string, error) {
 	}()
 	select {
 	case <-ctx.Done():
-		return "", ctx.Err()
+		return "", fmt.Errorf("waiting for a message: %w", ctx.Err())
 	case got := <-done:
 		return got.text, got.err
 	}

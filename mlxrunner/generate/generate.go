@@ -219,7 +219,7 @@ func (g *generation) prefill(ctx context.Context, s *mlx.Scope) error {
 	rest := g.Prompt[:len(g.Prompt)-1]
 	for done := 0; done < len(rest); {
 		if err := ctx.Err(); err != nil {
-			return err
+			return fmt.Errorf("reading the prompt, %d of %d tokens done: %w", done, len(rest), err)
 		}
 		n := min(chunk, len(rest)-done)
 		sub := s.Sub()
@@ -302,10 +302,14 @@ func (g *generation) read(ctx context.Context, s *mlx.Scope, c sample.Choice) (e
 		return true, err
 	}
 	ended, err = g.deliver([]Token{{ID: id, Logprob: own, Top: top}})
-	if err == nil && !ended {
-		err = ctx.Err()
+	if err == nil && !ended && ctx.Err() != nil {
+		err = g.cancelled(ctx)
 	}
 	return ended, err
+}
+
+func (g *generation) cancelled(ctx context.Context) error {
+	return fmt.Errorf("generating, after %d tokens: %w", len(g.result.Tokens), ctx.Err())
 }
 
 // deliver ends a round: it takes its tokens into the text up to what ends it,

@@ -35,8 +35,8 @@ func guess(text []int, n int) []int {
 func (g *generation) speculate(ctx context.Context, s *mlx.Scope) error {
 	text := slices.Clone(g.Prompt)
 	for {
-		if err := ctx.Err(); err != nil {
-			return err
+		if ctx.Err() != nil {
+			return g.cancelled(ctx)
 		}
 		n := g.Lookup
 		if g.limit > 0 {

@@ -368,7 +368,7 @@ func (w *Weights) read(ctx context.Context, progress func(done, total int64)) (i
 	}
 	for from := 0; from < len(w.order); {
 		if err := ctx.Err(); err != nil {
-			return 0, err
+			return 0, fmt.Errorf("reading weights, %d of %d bytes done: %w", done, total, err)
 		}
 		to, size := from, int64(0)
 		for to < len(w.order) && (to == from || size < batch) {
