@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 
 	"payload/internal/atomicfile"
@@ -16,13 +18,44 @@ import (
 // self is the program name that stands for this tool in payload.yaml.
 const self = "payload"
 
-// generator is a generator's process, in the repository's root.
-func (r *repo) generator(args []string) run.Cmd {
-	args = append([]string{}, args...)
+var treeOf = regexp.MustCompile(`^\{tree:(.+)\}$`)
+
+// ask runs a generator in the repository's root. An argument {tree:NAME} is the
+// folder of that component's patched tree.
+func (r *repo) ask(ctx context.Context, args []string) (run.Result, error) {
+	args = slices.Clone(args)
 	if args[0] == self && r.opts.Exe != "" {
 		args[0] = r.opts.Exe
 	}
-	return run.Cmd{Dir: r.file.Root, Args: args, Expendable: true}
+	for i, arg := range args {
+		m := treeOf.FindStringSubmatch(arg)
+		if m == nil {
+			continue
+		}
+		pinned, err := r.w.Asked(m[1])
+		if err != nil {
+			return run.Result{}, err
+		}
+		tree, err := r.w.Quiet().Tree(ctx, pinned, false)
+		if err != nil {
+			return run.Result{}, err
+		}
+		defer func() { _ = tree.Close() }() // a lock of the store, which ends with the process at the latest
+		args[i] = tree.Path
+	}
+	return run.Do(ctx, run.Cmd{Dir: r.file.Root, Args: args, Expendable: true})
+}
+
+// pasteable is a generator's command line for a shell.
+func pasteable(args []string) string {
+	shown := make([]string, len(args))
+	for i, arg := range args {
+		shown[i] = run.Quote(arg)
+		if m := treeOf.FindStringSubmatch(arg); m != nil {
+			shown[i] = `"$(payload source ` + m[1] + `)"`
+		}
+	}
+	return strings.Join(shown, " ")
 }
 
 func checkGenerated(ctx context.Context, r *repo) ([]report.Finding, error) {
@@ -33,12 +66,12 @@ func checkGenerated(ctx context.Context, r *repo) ([]report.Finding, error) {
 			continue
 		}
 		if len(g.Check) > 0 {
-			res, err := run.Do(ctx, r.generator(g.Check))
+			res, err := r.ask(ctx, g.Check)
 			var exit *run.ExitError
 			if errors.As(err, &exit) && exit.Signal == "" {
 				f := finding("generated.differs", g.Path, report.Error, place(g.Path, 0),
 					g.Path+" is not what its generator makes now", strings.TrimSpace(string(res.Stdout)+string(res.Stderr)), strings.Join(g.Write, " "))
-				f.Command = strings.Join(g.Check, " ")
+				f.Command = pasteable(g.Check)
 				found = append(found, f)
 			} else if err != nil {
 				return nil, fmt.Errorf("asking the generator of %s: %w", g.Path, err)
@@ -60,7 +93,7 @@ func checkGenerated(ctx context.Context, r *repo) ([]report.Finding, error) {
 		if want != is {
 			line, detail := difference(is, want)
 			f := finding("generated.differs", g.Path, report.Error, place(g.Path, line), g.Path+" is not what its source makes now", detail, "payload drift --fix")
-			f.Command = strings.Join(g.Command, " ")
+			f.Command = pasteable(g.Command)
 			found = append(found, f)
 		}
 	}
@@ -70,7 +103,7 @@ func checkGenerated(ctx context.Context, r *repo) ([]report.Finding, error) {
 // wanted is what a file has to hold; fault says why nothing can be told.
 func (r *repo) wanted(ctx context.Context, g config.Generated) (text, fault string, err error) {
 	if len(g.Command) > 0 {
-		res, err := run.Do(ctx, r.generator(g.Command))
+		res, err := r.ask(ctx, g.Command)
 		if err != nil {
 			return "", "", fmt.Errorf("making %s: %w", g.Path, err)
 		}
@@ -115,10 +148,10 @@ func fixGenerated(ctx context.Context, r *repo) ([]string, error) {
 			if len(g.Write) == 0 {
 				continue
 			}
-			if _, err := run.Do(ctx, r.generator(g.Check)); err == nil {
+			if _, err := r.ask(ctx, g.Check); err == nil {
 				continue
 			}
-			if _, err := run.Do(ctx, r.generator(g.Write)); err != nil {
+			if _, err := r.ask(ctx, g.Write); err != nil {
 				return did, fmt.Errorf("making %s: %w", g.Path, err)
 			}
 			did = append(did, "made "+g.Path)
