@@ -56,7 +56,7 @@ func Evaluate(ctx context.Context, source, dir string) (map[string]CacheEntry, e
 
 func evaluateArgs(project, build, source string) []string {
 	return []string{
-		"cmake", "-S", project, "-B", build, "-DPAYLOAD_EVALUATE:PATH=" + filepath.ToSlash(source),
+		"cmake", "-S", project, "-B", build, "-G", "Ninja", "-DPAYLOAD_EVALUATE:PATH=" + filepath.ToSlash(source),
 		"-DFETCHCONTENT_FULLY_DISCONNECTED=ON", "-DCMAKE_BUILD_TYPE=Release", "--no-warn-unused-cli",
 	}
 }
