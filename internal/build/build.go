@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -233,10 +234,16 @@ func CommitInWords(commit string) string {
 
 // FindPreset looks for a configure preset in every project of the repository.
 // A name that two projects have is an error: they would share one staged tree.
+// A project that is not there has none: an image may hold one of several.
 func FindPreset(f *config.File, name string) (project string, preset cmakerun.Preset, err error) {
 	unknown := &cmakerun.UnknownPresetError{Dir: f.Root, Name: name}
+	var missing error // of the projects that are not there
 	for _, candidate := range workspace.Projects(f) {
 		all, err := cmakerun.ReadPresets(f.Abs(candidate))
+		if errors.Is(err, fs.ErrNotExist) {
+			missing = errors.Join(missing, err)
+			continue
+		}
 		if err != nil {
 			return "", cmakerun.Preset{}, err
 		}
@@ -254,6 +261,9 @@ func FindPreset(f *config.File, name string) (project string, preset cmakerun.Pr
 		default:
 			project, preset = candidate, found
 		}
+	}
+	if project == "" && missing != nil {
+		return "", cmakerun.Preset{}, missing
 	}
 	if project == "" {
 		return "", cmakerun.Preset{}, unknown

@@ -78,6 +78,9 @@ func readOurs(ctx context.Context, root string) (*ours, error) {
 		if path == config.FileName {
 			text = withoutWatch(text)
 		}
+		if strings.HasSuffix(path, ".patch") {
+			text = added(text)
+		}
 		o.files = append(o.files, ourFile{path: path, text: text})
 	}
 	return o, nil
@@ -97,6 +100,21 @@ func withoutWatch(text string) string {
 			indent = -1
 		}
 		if indent >= 0 {
+			lines[i] = ""
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// added blanks what a patch's diff shows of upstream's text, its context and
+// what it takes out: only what it adds names things for us. Whether the rest
+// still stands there is the series' business.
+func added(text string) string {
+	lines := strings.Split(text, "\n")
+	diff := false
+	for i, line := range lines {
+		diff = diff || strings.HasPrefix(line, "diff --git ") || strings.HasPrefix(line, "--- ")
+		if diff && (!strings.HasPrefix(line, "+") || strings.HasPrefix(line, "+++ ")) {
 			lines[i] = ""
 		}
 	}

@@ -192,3 +192,17 @@ func TestKeysAreStable(t *testing.T) {
 		t.Errorf("%+v\n%+v", first.Findings, second.Findings)
 	}
 }
+
+// What a patch shows of upstream's text is no dependence of ours.
+func TestPatchesNameWhatTheyAdd(t *testing.T) {
+	patch := "From 1\nSubject: use old_name\n\n---\n toy.c | 2 +-\n\ndiff --git a/toy.c b/toy.c\n--- a/toy.c\n+++ b/toy.c\n@@ -1,3 +1,3 @@ heading_name\n context_name();\n-removed_name();\n+added_name();\n"
+	got := added(patch)
+	for name, want := range map[string]bool{"old_name": true, "added_name": true, "context_name": false, "removed_name": false, "heading_name": false} {
+		if strings.Contains(got, name) != want {
+			t.Errorf("%s: %v, want %v, in\n%s", name, !want, want, got)
+		}
+	}
+	if strings.Count(got, "\n") != strings.Count(patch, "\n") {
+		t.Error("lines are numbered anew")
+	}
+}
