@@ -1,10 +1,8 @@
 package drift
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"slices"
@@ -15,7 +13,6 @@ import (
 
 	"payload/internal/ci"
 	"payload/internal/config"
-	"payload/internal/git"
 	"payload/internal/patch"
 	"payload/internal/report"
 	"payload/internal/workspace"
@@ -97,37 +94,26 @@ func (t trees) best() string {
 // blobs reads the files of a tree whose names wanted takes. Links are left out.
 func (r *repo) blobs(ctx context.Context, tree string, wanted func(name string) bool) (map[string]string, error) {
 	store := r.w.Store().Repo()
-	out, err := store.Do(ctx, git.Call{Args: []string{"ls-tree", "-r", "-z", "--full-tree", tree}})
+	entries, err := store.List(ctx, tree)
 	if err != nil {
-		return nil, fmt.Errorf("listing tree %s: %w", tree, err)
+		return nil, err
 	}
-	var names []string
-	var ask strings.Builder
-	for _, row := range git.SplitZ(out) { // "100644 blob ID\tNAME"
-		meta, name, _ := strings.Cut(row, "\t")
-		fields := strings.Fields(meta)
-		if len(fields) == 3 && strings.HasPrefix(fields[0], "100") && wanted(name) {
-			names = append(names, name)
-			ask.WriteString(fields[2] + "\n")
+	var names, ids []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Mode, "100") && wanted(e.Path) {
+			names, ids = append(names, e.Path), append(ids, e.ID)
 		}
 	}
-	out, err = store.Do(ctx, git.Call{Args: []string{"cat-file", "--batch"}, Stdin: strings.NewReader(ask.String())})
+	objects, err := store.Objects(ctx, ids)
 	if err != nil {
 		return nil, fmt.Errorf("reading tree %s: %w", tree, err)
 	}
 	texts := map[string]string{}
-	in := bytes.NewReader(out)
-	for _, name := range names {
-		var id, kind string
-		var size int
-		if _, err := fmt.Fscanf(in, "%s %s %d\n", &id, &kind, &size); err != nil {
-			return nil, fmt.Errorf("reading %s of tree %s: %w", name, tree, err)
+	for i, object := range objects {
+		if object.ID == "" {
+			return nil, fmt.Errorf("reading %s of tree %s: the store does not hold it", names[i], tree)
 		}
-		text := make([]byte, size+1) // with the line feed that follows
-		if _, err := io.ReadFull(in, text); err != nil {
-			return nil, fmt.Errorf("reading %s of tree %s: %w", name, tree, err)
-		}
-		texts[name] = string(text[:size])
+		texts[names[i]] = object.Text
 	}
 	return texts, nil
 }

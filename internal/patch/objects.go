@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -41,21 +40,13 @@ func (o *objects) add(content string) string {
 
 // tree lists the files of a tree.
 func (o *objects) tree(ctx context.Context, tree string) (map[string]entry, error) {
-	out, err := o.repo.Do(ctx, git.Call{Args: []string{"ls-tree", "-r", "-z", "--full-tree", tree}})
+	entries, err := o.repo.List(ctx, tree)
 	if err != nil {
-		return nil, fmt.Errorf("listing tree %s: %w", tree, err)
+		return nil, err
 	}
 	files := map[string]entry{}
-	for _, record := range strings.Split(string(out), "\x00") {
-		if record == "" {
-			continue
-		}
-		meta, name, ok := strings.Cut(record, "\t")
-		part := strings.Fields(meta)
-		if !ok || len(part) != 3 {
-			return nil, fmt.Errorf("listing tree %s: unknown line %q", tree, record)
-		}
-		files[name] = entry{mode: part[0], id: part[2]}
+	for _, e := range entries {
+		files[e.Path] = entry{mode: e.Mode, id: e.ID}
 	}
 	return files, nil
 }
@@ -71,37 +62,16 @@ func (o *objects) fetch(ctx context.Context, ids []string) error {
 			ask = append(ask, id)
 		}
 	}
-	if len(ask) == 0 {
-		return nil
-	}
-	out, err := o.repo.Do(ctx, git.Call{Args: []string{"cat-file", "--batch"}, Stdin: strings.NewReader(strings.Join(ask, "\n") + "\n")})
+	found, err := o.repo.Objects(ctx, ask)
 	if err != nil {
-		return fmt.Errorf("reading %d files of the private repository: %w", len(ask), err)
+		return err
 	}
-	for _, id := range ask {
-		line, rest, ok := bytes.Cut(out, []byte("\n"))
-		if !ok {
-			return fmt.Errorf("reading files of the private repository: answer cut off at %s", id)
-		}
-		out = rest
-		part := strings.Fields(string(line))
-		if len(part) != 3 {
-			o.missing[id] = true // "missing" or "ambiguous"
-			if strings.HasSuffix(string(line), " ambiguous") || strings.HasSuffix(string(line), " missing") {
-				continue
-			}
-			return fmt.Errorf("reading files of the private repository: unknown answer %q", line)
-		}
-		size, err := strconv.Atoi(part[2])
-		if err != nil || size+1 > len(out) {
-			return fmt.Errorf("reading files of the private repository: answer cut off at %s", id)
-		}
-		if part[1] == "blob" {
-			o.content[part[0]] = string(out[:size])
+	for i, object := range found {
+		if object.Kind == "blob" {
+			o.content[object.ID] = object.Text
 		} else {
-			o.missing[id] = true
+			o.missing[ask[i]] = true
 		}
-		out = out[size+1:]
 	}
 	return nil
 }

@@ -1,12 +1,8 @@
 package review
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,15 +40,14 @@ type change struct {
 func readTrees(ctx context.Context, in Input) (*trees, error) {
 	t := &trees{renamed: map[string]string{}, texts: map[string]string{}, parsed: map[string]*scan.File{}}
 	for side, id := range []string{in.Old.Tree, in.New.Tree} {
-		out, err := in.Repo.Do(ctx, git.Call{Args: []string{"ls-tree", "-r", "-z", "--format=%(objectname) %(path)", id}})
+		entries, err := in.Repo.List(ctx, id)
 		if err != nil {
 			return nil, fmt.Errorf("listing %s %s: %w", in.Component.Name, []Side{in.Old, in.New}[side].Ref, err)
 		}
 		t.files[side] = map[string]string{}
-		for _, line := range git.SplitZ(out) {
-			blob, path, _ := strings.Cut(line, " ")
-			t.files[side][path] = blob
-			t.paths[side] = append(t.paths[side], path)
+		for _, e := range entries {
+			t.files[side][e.Path] = e.ID
+			t.paths[side] = append(t.paths[side], e.Path)
 		}
 	}
 	out, err := in.Repo.Do(ctx, git.Call{Args: []string{"diff-tree", "-r", "-z", "-M50%", "--name-status", in.Old.Tree, in.New.Tree}})
@@ -178,57 +173,28 @@ const maxBlob = 8 << 20
 
 // load reads every blob that the plans need, in one process.
 func (t *trees) load(ctx context.Context, repo git.Repo, plans []*plan) error {
-	var ids bytes.Buffer
+	var ids []string
 	asked := map[string]bool{}
 	for _, p := range plans {
 		for side := range p.paths {
 			for _, path := range slices.Concat(p.needed(t, side), p.extra[side]) {
 				if id := t.files[side][path]; !asked[id] {
 					asked[id] = true
-					ids.WriteString(id + "\n")
+					ids = append(ids, id)
 				}
 			}
 		}
 	}
-	if ids.Len() == 0 {
-		return nil
-	}
-	out, err := repo.Do(ctx, git.Call{Args: []string{"cat-file", "--batch"}, Stdin: &ids})
+	objects, err := repo.Objects(ctx, ids)
 	if err != nil {
 		return fmt.Errorf("reading upstream's files: %w", err)
 	}
-	return t.readBatch(bufio.NewReader(bytes.NewReader(out)))
-}
-
-// readBatch reads the output of git cat-file --batch.
-func (t *trees) readBatch(r *bufio.Reader) error {
-	for {
-		line, err := r.ReadString('\n')
-		if errors.Is(err, io.EOF) && line == "" {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("reading upstream's files: %w", err)
-		}
-		words := strings.Fields(line)
-		if len(words) == 2 { // missing, or a commit of another repository
-			continue
-		}
-		size := 0
-		if len(words) == 3 {
-			size, err = strconv.Atoi(words[2])
-		}
-		if len(words) != 3 || err != nil {
-			return fmt.Errorf("reading upstream's files: git cat-file said %q", strings.TrimSpace(line))
-		}
-		data := make([]byte, size+1)
-		if _, err := io.ReadFull(r, data); err != nil {
-			return fmt.Errorf("reading upstream's files: %w", err)
-		}
-		if size <= maxBlob && words[1] == "blob" {
-			t.texts[words[0]] = string(data[:size])
+	for _, object := range objects { // a submodule's commit is missing
+		if len(object.Text) <= maxBlob && object.Kind == "blob" {
+			t.texts[object.ID] = object.Text
 		}
 	}
+	return nil
 }
 
 // text is a file's content; empty when it was not loaded.
