@@ -27,21 +27,28 @@ type object struct {
 // readObjects opens every ELF file of the payload, in order of path.
 func readObjects(res *Result, dir string, files []manifest.File) []*object {
 	var objects []*object
+	eachFile(res, dir, files, "elf.unreadable", "ELF", func(full, path string) error {
+		o, err := readObject(full)
+		if o != nil && err == nil {
+			o.path = path
+			objects = append(objects, o)
+		}
+		return err
+	})
+	return objects
+}
+
+// eachFile reads the files of a payload that are no links. One that can't be
+// read is a finding with that id.
+func eachFile(res *Result, dir string, files []manifest.File, id, kind string, read func(full, path string) error) {
 	for _, f := range files {
 		if f.Link != "" {
 			continue
 		}
-		o, err := readObject(filepath.Join(dir, filepath.FromSlash(f.Path)))
-		if err != nil {
-			res.static("elf.unreadable", f.Path, f.Path+" is a damaged ELF file", err.Error(), f.Path)
-			continue
-		}
-		if o != nil {
-			o.path = f.Path
-			objects = append(objects, o)
+		if err := read(filepath.Join(dir, filepath.FromSlash(f.Path)), f.Path); err != nil {
+			res.static(id, f.Path, f.Path+" is a damaged "+kind+" file", err.Error(), f.Path)
 		}
 	}
-	return objects
 }
 
 // readObject gives nil for a file that isn't ELF.

@@ -59,20 +59,17 @@ var ownRuntime = []string{"__ZTISt9exception", "___cxa_throw"}
 // readImages opens every Mach-O file of the payload, in order of path.
 func readImages(res *Result, dir string, files []manifest.File) []*image {
 	var images []*image
-	for _, f := range files {
-		if f.Link != "" {
-			continue
-		}
-		found, err := readImage(filepath.Join(dir, filepath.FromSlash(f.Path)))
+	eachFile(res, dir, files, "macho.unreadable", "Mach-O", func(full, path string) error {
+		found, err := readImage(full)
 		if err != nil {
-			res.static("macho.unreadable", f.Path, f.Path+" is a damaged Mach-O file", err.Error(), f.Path)
-			continue
+			return err
 		}
 		for _, m := range found {
-			m.path = f.Path
+			m.path = path
 			images = append(images, m)
 		}
-	}
+		return nil
+	})
 	return images
 }
 
