@@ -77,10 +77,11 @@ type step struct {
 // madeFor is the file that a diff fits exactly: its lines, where each hunk
 // begins, and what it becomes.
 type madeFor struct {
-	mode   string // empty where not known
-	lines  []string
-	at     []int
-	result string
+	mode    string  // empty where not known
+	content *string // where the diff applied at precisely the lines it states
+	lines   []string
+	at      []int
+	result  string
 }
 
 func newReplay(ctx context.Context, repo git.Repo, base, onto string, s Series) (*replay, error) {
@@ -192,7 +193,7 @@ func (r *replay) named() [][]*madeFor {
 
 // exact applies a diff at precisely the lines it states, or gives nil.
 func (d FileDiff) exact(content string) *madeFor {
-	m := &madeFor{lines: splitLines(content)}
+	m := &madeFor{content: &content, lines: splitLines(content)}
 	var edits []edit
 	for _, h := range d.Hunks {
 		sh, at := h.shape(), h.start()
@@ -479,7 +480,11 @@ func (j judging) content(ctx context.Context, d FileDiff, path string, cur entry
 		return f, content, nil
 	case idMatches(cur.id, d.OldID):
 		// The very file that the patch was made for: nothing to search.
-		if m := d.exact(content); m != nil {
+		m := j.from
+		if m == nil || m.content == nil || *m.content != content {
+			m = d.exact(content)
+		}
+		if m != nil {
 			f.target.Verdict, f.made = Clean, m
 			return f, m.result, nil
 		}

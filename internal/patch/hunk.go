@@ -98,7 +98,17 @@ func applyEdits(lines []string, edits []edit) (string, bool) {
 		}
 		return a.to - b.to
 	})
+	size := 0
+	for _, l := range lines {
+		size += len(l)
+	}
+	for _, e := range edits {
+		for _, l := range e.with {
+			size += len(l)
+		}
+	}
 	var out strings.Builder
+	out.Grow(size)
 	at := 0
 	for i, e := range edits {
 		// Two insertions at one point have no order.

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"hash"
+	"io"
 	"slices"
 	"strings"
 )
@@ -23,15 +25,17 @@ func splitLines(text string) []string {
 
 // blobID is git's id of a file's content.
 func blobID(content string) string {
-	h := sha1.New()
-	fmt.Fprintf(h, "blob %d\x00%s", len(content), content)
-	return hex.EncodeToString(h.Sum(nil))
+	return objectID(sha1.New(), content)
 }
 
 // blobID256 is the id in a repository whose object format is sha256.
 func blobID256(content string) string {
-	h := sha256.New()
-	fmt.Fprintf(h, "blob %d\x00%s", len(content), content)
+	return objectID(sha256.New(), content)
+}
+
+func objectID(h hash.Hash, content string) string {
+	fmt.Fprintf(h, "blob %d\x00", len(content))
+	_, _ = io.WriteString(h, content) // a hash takes everything
 	return hex.EncodeToString(h.Sum(nil))
 }
 
