@@ -73,15 +73,6 @@ func wrap(op string, err error, of ...*Array) error {
 	return out
 }
 
-// plain refuses a text that MLX may put into a message: mlx-c hands messages
-// to printf as its format.
-func plain(text string) error {
-	if strings.Contains(text, "%") {
-		return fmt.Errorf("%q holds a %%, which MLX can't take", text)
-	}
-	return nil
-}
-
 func report(err error) {
 	if f := handler.Load(); f != nil {
 		(*f)(err)

@@ -24,9 +24,6 @@ func (s *Scope) LoadSafetensors(path string) (Checkpoint, error) {
 	if !s.ready(op) {
 		return Checkpoint{}, s.err
 	}
-	if err := plain(path); err != nil {
-		return Checkpoint{}, s.failFile(op, path, err)
-	}
 	// MLX 0.32 fills the tensors of a file that is cut short with bytes from
 	// elsewhere in it, and says nothing. So the header is held against the file.
 	file, err := safetensors.Open(path)
@@ -105,9 +102,6 @@ func (s *Scope) SaveSafetensors(path string, data Checkpoint) error {
 	}
 	if err := s.Eval(list...); err != nil {
 		return err
-	}
-	if err := plain(path); err != nil {
-		return s.failFile(op, path, err)
 	}
 	beside, err := os.CreateTemp(filepath.Dir(path), ".saving-*.safetensors") // MLX adds the ending where it lacks
 	if err != nil {

@@ -88,9 +88,6 @@ func (s *Scope) GatherMM(a, b, left, right *Array, sorted bool) *Array {
 
 // Einsum sums products as subscripts say: "bhqd,bhkd->bhqk".
 func (s *Scope) Einsum(subscripts string, arrays ...*Array) *Array {
-	if err := plain(subscripts); err != nil && s.ready("Einsum") {
-		return s.refuse("Einsum", err)
-	}
 	return s.join("Einsum", func(res *c.Array, v c.VectorArray, _ int32, st c.Stream) error {
 		return c.Einsum(res, subscripts, v, st)
 	}, 0, arrays)

@@ -82,8 +82,9 @@ func TestMisuse(t *testing.T) {
 			func(s *mlx.Scope) { _, _ = s.LoadSafetensors("missing.safetensors") },
 			[]string{"mlx LoadSafetensors: ", "missing.safetensors: no such file"},
 		},
-		"format":      {func(s *mlx.Scope) { s.Einsum("%n%s", s.Ones(mlx.Float32, 2)) }, []string{"holds a %"}},
-		"percent":     {func(s *mlx.Scope) { _, _ = s.LoadSafetensors("a%s%n.safetensors") }, []string{"holds a %"}},
+		// mlx-c, but for its patch, takes a message for a printf format.
+		"format":      {func(s *mlx.Scope) { s.Einsum("%n%s%d", s.Ones(mlx.Float32, 2)) }, []string{"but got '%'"}},
+		"mode format": {func(s *mlx.Scope) { s.Quantize(s.Ones(mlx.Float32, 2, 64), quant.Params{Mode: "%n%s%d"}) }, []string{"%n%s%d"}},
 		"nil closure": {func(s *mlx.Scope) { s.Apply(nil) }, []string{"the closure is nil"}},
 	} {
 		s := mlx.NewScope(stream)

@@ -11,9 +11,6 @@ import (
 // of the mode, and no mode is affine.
 func settings(q quant.Params) (group, bits c.OptionalInt, mode string) {
 	mode = string(cmp.Or(q.Mode, quant.Affine))
-	if plain(mode) != nil {
-		mode = "?" // MLX refuses that as well
-	}
 	return optionalInt(q.Group), optionalInt(q.Bits), mode
 }
 
