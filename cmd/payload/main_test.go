@@ -35,6 +35,10 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	compiled, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       *rewrite,
@@ -45,6 +49,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("PAYLOAD_CACHE", filepath.Join(env.WorkDir, "cache"))
 			env.Setenv("PAYLOAD_CMAKE", module)
 			env.Setenv("CCACHE_DIR", filepath.Join(env.WorkDir, "ccache"))
+			env.Setenv("GOCACHE", strings.TrimSpace(string(compiled)))
 			if err := os.CopyFS(env.WorkDir, os.DirFS("testdata/toy")); err != nil {
 				return err
 			}

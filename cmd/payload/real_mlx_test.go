@@ -88,6 +88,7 @@ func TestRealMLX(t *testing.T) {
 	found := damaged(t, staged, func(dir string) { remove(t, filepath.Join(dir, "mlx_cpu", "libgfortran*")) })
 	wantFinding(t, found, "closure.missing")
 	wantFinding(t, found, "runtime.exit")
+	wantFinding(t, found, "answer.wrong")
 }
 
 // checkMLX holds what any payload of MLX for the CPU must have.
@@ -96,6 +97,9 @@ func checkMLX(t *testing.T, m manifest.Manifest) {
 	if m.Verified == nil || !m.Verified.Static || m.Verified.Kind != "array-library" || m.Verified.Version != "0.32.2" {
 		t.Errorf("verified is %+v", m.Verified)
 	}
+	if m.Verified != nil && !slices.Equal(m.Verified.Programs, []string{"mlxrunner"}) {
+		t.Errorf("programs verified are %v", m.Verified.Programs)
+	}
 	if len(m.Components) != 2 || m.Components[0].Name != "mlx" || m.Components[1].Name != "mlx-c" || len(m.Components[1].Patches) == 0 {
 		t.Errorf("components are %+v", m.Components)
 	}
@@ -103,7 +107,7 @@ func checkMLX(t *testing.T, m manifest.Manifest) {
 	for _, f := range m.Files {
 		files = append(files, f.Path)
 	}
-	for _, want := range []string{"mlx_cpu/libmlx.so", "mlx_cpu/libmlxc.so", "mlx_cpu/mlx-check", "licenses/mlx/LICENSE", "licenses/mlx-c/LICENSE", "licenses/mlx_cpu/gfortran.txt"} {
+	for _, want := range []string{"mlx_cpu/libmlx.so", "mlx_cpu/libmlxc.so", "mlx_cpu/mlx-check", "mlxrunner", "licenses/mlxrunner/go/LICENSE", "licenses/mlxrunner/github.com_ebitengine_purego/LICENSE", "licenses/mlx/LICENSE", "licenses/mlx-c/LICENSE", "licenses/mlx_cpu/gfortran.txt"} {
 		if !slices.Contains(files, want) {
 			t.Errorf("no %s among %q", want, files)
 		}
@@ -137,7 +141,7 @@ func TestRealMLXDarwin(t *testing.T) {
 			if static.Arch != "arm64" || static.Floor.MacOS != macOS || static.MachO < 4 || len(built.Verified.Findings) > 0 {
 				t.Errorf("static is %+v, findings %+v", static, built.Verified.Findings)
 			}
-			if m.Verified == nil || !m.Verified.Static || m.Verified.Kind != "" || len(m.Verified.Skipped) != 1 {
+			if m.Verified == nil || !m.Verified.Static || m.Verified.Kind != "" || len(m.Verified.Skipped) != 2 {
 				t.Errorf("payload.json does not say that it was not run: %+v", m.Verified)
 			}
 			must(t, "verify", staged)

@@ -103,7 +103,9 @@ type job struct {
 	unlock  func() // of the build folder
 	reply   *cmakerun.Reply
 	modules []string // base names of the modules that were compiled
-	result  Result
+	// compiledBy is the version of Go that built the repository's programs.
+	compiledBy string
+	result     Result
 }
 
 // Run builds one preset.

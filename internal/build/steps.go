@@ -149,6 +149,9 @@ func (j *job) stage(ctx context.Context) (err error) {
 	if err := j.complete(lib); err != nil {
 		return err
 	}
+	if err := j.programs(ctx, lib); err != nil {
+		return err
+	}
 	if err := j.relocate(lib); err != nil {
 		return err
 	}
@@ -329,6 +332,10 @@ func (j *job) describe(lib string) error {
 			Pristine: t.Pristine, Patched: t.Patched, Patches: []manifest.Patch{}, Source: t.From, Unpatched: t.Unpatched,
 			Prebuilt: j.prebuiltOf(t.Component), Program: programIn(files, p.Component.Target), Verify: p.Component.Verify,
 		}
+		for _, own := range p.Component.Programs {
+			name := j.programName(own)
+			c.Programs = append(c.Programs, manifest.Program{Path: name, Package: own.Package, Go: j.compiledBy, Verify: own.Verify})
+		}
 		if c.Verify != "" {
 			c.Backends, c.Variants = j.preset.Vendor.Backends, verify.Variants(c.Verify, j.modules)
 		}
@@ -391,6 +398,11 @@ func Verify(ctx context.Context, dir string, noRun bool, v *voice.Voice) (verify
 	for _, c := range m.Components {
 		if c.Verify != "" {
 			opts.Kind, opts.Program, opts.Backends, opts.Variants = c.Verify, c.Program, c.Backends, c.Variants
+		}
+		for _, own := range c.Programs {
+			if own.Verify != "" {
+				opts.Programs = append(opts.Programs, verify.Program{Kind: own.Verify, Path: own.Path})
+			}
 		}
 	}
 	res, err := verify.Payload(ctx, opts)

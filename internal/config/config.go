@@ -51,6 +51,7 @@ type Component struct {
 	Verify   string     `yaml:"verify"`
 	Mirrors  []Mirror   `yaml:"mirrors"`
 	Prebuilt []Prebuilt `yaml:"prebuilt"`
+	Programs []Program  `yaml:"programs"` // staged beside what the component's presets make
 
 	Tags     []string `yaml:"tags"`     // globs of the tags that are versions; empty: the pinned ref's family
 	Ignore   []string `yaml:"ignore"`   // globs of refs that latest and best never take
@@ -60,6 +61,13 @@ type Component struct {
 	Coupled []Coupled `yaml:"coupled"`
 
 	Watch *Watch `yaml:"watch"` // what review compares; nil: its changes are not looked at
+}
+
+// Program is a command of this repository, in Go and without cgo, that uses a
+// payload and is shipped in it.
+type Program struct {
+	Package string `yaml:"package"` // the command's folder; its last part is the program's name
+	Verify  string `yaml:"verify"`  // kind of runtime verification; empty: its file alone is checked
 }
 
 // Copy is another file of the repository that holds the component's ref.
@@ -357,6 +365,11 @@ func (c Component) check(tree *ast.File, where string) error {
 			return at("crate", "%q is not of the form name==version", m.Crate)
 		case m.Path != "" && !filepath.IsLocal(filepath.FromSlash(m.Path)):
 			return at("path", "path %q leaves the download", m.Path)
+		}
+	}
+	for i, p := range c.Programs {
+		if p.Package == "" || !filepath.IsLocal(filepath.FromSlash(p.Package)) {
+			return At(tree, fmt.Sprintf("%s.programs[%d]", where, i), "program %d of component %s needs its package: a folder below %s", i+1, c.Name, FileName)
 		}
 	}
 	for i, b := range c.Prebuilt {

@@ -59,6 +59,10 @@ var tools = map[string]Tool{
 		Why: "compiling", Commands: [][]string{{"ninja"}}, Version: []string{"--version"}, Min: "1.10",
 		Apt: []string{"ninja-build"}, Brew: []string{"ninja"}, Get: "install ninja 1.10 or newer",
 	},
+	"go": {
+		Why: "building the repository's own programs", Commands: [][]string{{"go"}}, Version: []string{"version"},
+		Brew: []string{"go"}, Get: "install Go of the version in go.mod or newer",
+	},
 	"cc": {
 		Why: "compiling C", Commands: [][]string{{"cc"}, {"gcc"}, {"clang"}}, Version: []string{"-dumpversion"},
 		Apt: []string{"gcc", "libc6-dev"}, Get: "install a C compiler (on macOS: xcode-select --install)",

@@ -51,6 +51,16 @@ type Component struct {
 	// variants that were built, each a module.
 	Backends []string `json:"backends,omitempty"`
 	Variants []string `json:"variants,omitempty"`
+	// Programs are the repository's own that use the component.
+	Programs []Program `json:"programs,omitempty"`
+}
+
+// Program is a command of the repository that is shipped in the payload.
+type Program struct {
+	Path    string `json:"path"`             // in the payload
+	Package string `json:"package"`          // of the repository
+	Go      string `json:"go"`               // the version of Go that compiled it
+	Verify  string `json:"verify,omitempty"` // kind of runtime verification
 }
 
 // Patch is one carried patch.
@@ -87,6 +97,7 @@ type Verified struct {
 	Version  string    `json:"version,omitempty"`
 	Backends []string  `json:"backends,omitempty"` // of devices, that did all of the work when it was theirs
 	Variants []string  `json:"variants,omitempty"` // exercised by name
+	Programs []string  `json:"programs,omitempty"` // of the repository, that were run and gave what they must
 	Skipped  []Skipped `json:"skipped,omitempty"`
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"payload/internal/manifest"
+	"payload/internal/verify/tinymodel"
 )
 
 // kind is a kind of program that can be started and asked. Everything that is
@@ -52,6 +53,10 @@ type kind struct {
 	// is no server: it is started once, with a folder to write to, and prints
 	// what came out of each.
 	steps []step
+
+	// questions are what the program is started for, each time to its end. {model}
+	// is the tiny model's folder; what is printed is judged.
+	questions func(tinymodel.Expectations) []question
 }
 
 // modules are the variants among files by name, and their paths.
@@ -196,6 +201,7 @@ var kinds = map[string]kind{
 		threaded: []check{{"a long prompt", checkRepeat}},
 	},
 	"array-library": {steps: arraySteps},
+	"token-runner":  {questions: runnerQuestions},
 }
 
 func kindNames() []string { return slices.Sorted(maps.Keys(kinds)) }

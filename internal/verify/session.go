@@ -48,6 +48,9 @@ func (s *sessions) run(ctx context.Context) error {
 	if len(s.kind.steps) > 0 {
 		return s.walk(ctx, whole)
 	}
+	if s.kind.questions != nil {
+		return s.question(ctx, whole)
+	}
 	return s.serve(ctx, whole)
 }
 

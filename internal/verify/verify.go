@@ -37,9 +37,15 @@ type Options struct {
 	// Variants are the CPU variants that were built: each must have its module,
 	// and no other may be there. Empty means whatever is there.
 	Variants []string
+	// Programs are more of them, without backends and variants of their own.
+	Programs []Program
 	// Tell is given a line for each step as it ends; nil means silence.
 	Tell func(format string, args ...any)
 }
+
+// Program is a file to start, relative to the payload, and the kind of runtime
+// verification.
+type Program struct{ Kind, Path string }
 
 // Result is what was found.
 type Result struct {
@@ -47,6 +53,7 @@ type Result struct {
 	Dir      string             `json:"dir"`
 	Static   Static             `json:"static"`
 	Runtime  *Runtime           `json:"runtime,omitempty"` // absent when nothing was started
+	Programs []Runtime          `json:"programs,omitempty"`
 	Skipped  []manifest.Skipped `json:"skipped,omitempty"` // what was not to be run
 	Findings []report.Finding   `json:"findings"`
 }
@@ -109,6 +116,12 @@ func (r *Result) Verified() *manifest.Verified {
 	for _, ran := range r.Runtime.Backends {
 		v.Backends = append(v.Backends, ran.Name)
 	}
+	for _, p := range r.Programs {
+		v.Skipped = append(v.Skipped, p.Skipped...)
+		if p.Requests > 0 {
+			v.Programs = append(v.Programs, p.Program)
+		}
+	}
 	return v
 }
 
@@ -133,7 +146,15 @@ func (r *Result) Proven() string {
 		return "files checked; not run"
 	}
 	if len(kinds[r.Runtime.Kind].steps) > 0 {
-		return fmt.Sprintf("files checked, %d steps gave what they must", r.Runtime.Requests)
+		proven := fmt.Sprintf("files checked, %d steps gave what they must", r.Runtime.Requests)
+		for _, p := range r.Programs {
+			if p.Requests > 0 {
+				proven += fmt.Sprintf(", %s answered %d times as expected", p.Program, p.Requests)
+			} else {
+				proven += fmt.Sprintf(", %s not run", p.Program)
+			}
+		}
+		return proven
 	}
 	for _, ran := range r.Runtime.Backends {
 		on = append(on, ran.Name)
@@ -176,9 +197,14 @@ func Payload(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return res, &FolderError{Dir: o.Dir, Err: err}
 	}
-	k, known := kinds[o.Kind]
-	if o.Kind != "" && !known {
-		return res, &KindError{Kind: o.Kind}
+	asked := slices.Clone(o.Programs)
+	if o.Kind != "" {
+		asked = slices.Insert(asked, 0, Program{o.Kind, o.Program})
+	}
+	for _, p := range asked {
+		if _, known := kinds[p.Kind]; !known {
+			return res, &KindError{Kind: p.Kind}
+		}
 	}
 	// Looked for first: a folder that isn't a payload may hold anything, and a lot.
 	if _, err := manifest.Read(o.Dir); errors.As(err, new(*manifest.MissingError)) {
@@ -190,11 +216,14 @@ func Payload(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return res, err
 	}
-	if o.Kind == "" {
+	if len(asked) == 0 {
 		return res, nil
 	}
 	if o.NoRun {
-		for _, name := range append([]string{o.Program}, o.wanted()...) {
+		for _, p := range asked {
+			res.Skipped = append(res.Skipped, manifest.Skipped{Name: p.Path, Reason: notAsked})
+		}
+		for _, name := range o.wanted() {
 			res.Skipped = append(res.Skipped, manifest.Skipped{Name: name, Reason: notAsked})
 		}
 		return res, nil
@@ -203,8 +232,27 @@ func Payload(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return res, err
 	}
-	s := &sessions{kind: k, options: o, files: files, limits: defaultLimits, model: tinymodel.GGUF, expected: expected, res: &res}
-	return res, s.run(ctx)
+	try := func(p Program) (*Runtime, error) {
+		o.Kind, o.Program = p.Kind, p.Path
+		of := Result{}
+		s := &sessions{kind: kinds[p.Kind], options: o, files: files, limits: defaultLimits, model: tinymodel.GGUF, expected: expected, res: &of}
+		err := s.run(ctx)
+		res.Findings = append(res.Findings, of.Findings...)
+		return of.Runtime, err
+	}
+	if o.Kind != "" {
+		if res.Runtime, err = try(Program{o.Kind, o.Program}); err != nil {
+			return res, err
+		}
+	}
+	for _, p := range o.Programs {
+		ran, err := try(p)
+		if err != nil {
+			return res, err
+		}
+		res.Programs = append(res.Programs, *ran)
+	}
+	return res, nil
 }
 
 const (

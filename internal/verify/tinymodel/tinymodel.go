@@ -4,15 +4,18 @@
 // kernel, tokenizer or chat template does not.
 //
 // The folder safetensors beside this file holds the same weights for engines
-// that read the Hugging Face layout. It is not embedded. All files come from
+// that read the Hugging Face layout. All files come from
 // scripts/tinymodel/train.py.
 package tinymodel
 
 import (
 	"bytes"
-	_ "embed" // for the model and its expectations
+	"embed"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path"
+	"path/filepath"
 )
 
 // GGUF is the model file for llama.cpp: matrices in Q8_0, norms in F32.
@@ -20,6 +23,31 @@ import (
 //
 //go:embed tiny.gguf
 var GGUF []byte
+
+//go:embed safetensors
+var checkpoint embed.FS
+
+// WriteCheckpoint writes the model in the Hugging Face layout to dir, which it
+// makes.
+func WriteCheckpoint(dir string) error {
+	files, err := checkpoint.ReadDir("safetensors")
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	for _, f := range files {
+		var data []byte
+		if err == nil {
+			data, err = checkpoint.ReadFile(path.Join("safetensors", f.Name()))
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, f.Name()), data, 0o644)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("writing the tiny model to %s: %w", dir, err)
+	}
+	return nil
+}
 
 //go:embed expected.json
 var expectedJSON []byte
