@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"payload/internal/verify/tinymodel"
 )
 
 func TestAssertLog(t *testing.T) {
@@ -67,6 +69,18 @@ func TestTape(t *testing.T) {
 // Every kind is data: what it says must at least hang together.
 func TestKinds(t *testing.T) {
 	for name, k := range kinds {
+		if k.questions != nil {
+			expected, err := tinymodel.Expected()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, q := range k.questions(expected) {
+				if names := strings.Join(q.args, " "); q.name == "" || !strings.Contains(names, "{model}") {
+					t.Errorf("%s: question %q is asked with %q", name, q.name, names)
+				}
+			}
+			continue
+		}
 		if len(k.steps) > 0 { // it answers nothing
 			for _, s := range k.steps {
 				if s.name == "" || s.name == lastStep || s.judge == nil {
