@@ -84,7 +84,7 @@ var harmless = map[string]bool{
 	"quantization": true, "quantization_config": true, // read by mlx/quant
 	"bos_token_id": true, "eos_token_id": true, "pad_token_id": true, "unk_token_id": true,
 	"initializer_range": true, "use_cache": true, "attention_dropout": true, "hidden_dropout": true,
-	"resid_pdrop": true, "embd_pdrop": true, "output_router_logits": true, "router_aux_loss_coef": true,
+	"resid_pdrop": true, "residual_dropout": true, "embd_pdrop": true, "output_router_logits": true, "router_aux_loss_coef": true,
 	"pretraining_tp":          true,                     // how a matrix is cut for several devices
 	"max_position_embeddings": true, "vocab_size": true, // read for every model
 	"is_llama_config": true, "_attn_implementation_autoset": true, "cache_implementation": true,

@@ -98,6 +98,7 @@ CASES = [
         },
     ),
     case("phi3 packed", "phi3", intermediate_size=128, quantization={"group_size": 32, "bits": 4}),
+    case("seed_oss", "seed_oss", head_dim=32, attention_bias=True, rope_scaling={"rope_type": "default"}),
     case("gpt_oss", "gpt_oss", **GPT_OSS),
     case("gpt_oss packed", "gpt_oss", **GPT_OSS, quantization={"group_size": 32, "bits": 4, "mode": "mxfp4"}),
     case("gemma2", "gemma2", **GEMMA, attn_logit_softcapping=2.0, final_logit_softcapping=3.0, sliding_window=4096),

@@ -11,4 +11,5 @@ import (
 	_ "payload/mlxrunner/model/qwen2"
 	_ "payload/mlxrunner/model/qwen3"
 	_ "payload/mlxrunner/model/qwen3moe"
+	_ "payload/mlxrunner/model/seedoss"
 )

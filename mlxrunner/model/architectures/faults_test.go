@@ -6,7 +6,9 @@ import (
 	"errors"
 	"maps"
 	"math"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"payload/mlx"
@@ -230,7 +232,24 @@ func TestAFaultIsAnError(t *testing.T) {
 }
 
 func TestArchitectures(t *testing.T) {
-	if got, want := model.Architectures(), []string{"gemma2", "gemma3_text", "gpt_oss", "llama", "mistral", "phi3", "qwen2", "qwen3", "qwen3_moe"}; !slices.Equal(got, want) {
+	if got, want := model.Architectures(), []string{"gemma2", "gemma3_text", "gpt_oss", "llama", "mistral", "phi3", "qwen2", "qwen3", "qwen3_moe", "seed_oss"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// docs/adding-a-model.md shows a real architecture; it must be the real one.
+func TestTheGuideShowsWhatIsThere(t *testing.T) {
+	guide, err := os.ReadFile("../../../docs/adding-a-model.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"../seedoss/seedoss.go"} {
+		code, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(guide), "```go\n"+string(code)+"```") {
+			t.Errorf("the guide does not show %s as it is", file)
+		}
 	}
 }
