@@ -256,7 +256,7 @@ type patchExportOptions struct{ component string }
 
 func newPatchExportCmd(a *app, do func(context.Context, *app, patchExportOptions) error) *cobra.Command {
 	var opts patchExportOptions
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "export COMPONENT",
 		Short: "Write the series from the commits of the work folder",
 		Args:  args(cobra.ExactArgs(1)),
@@ -265,6 +265,8 @@ func newPatchExportCmd(a *app, do func(context.Context, *app, patchExportOptions
 			return do(cmd.Context(), a, opts)
 		},
 	}
+	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON")
+	return cmd
 }
 
 func runPatchExport(ctx context.Context, a *app, opts patchExportOptions) error {
@@ -276,6 +278,5 @@ func runPatchExport(ctx context.Context, a *app, opts patchExportOptions) error 
 	if err != nil {
 		return err
 	}
-	a.printChanges(changes, opts.component)
-	return nil
+	return a.printChanges(changes, opts.component)
 }

@@ -25,7 +25,7 @@ func newPatchExplainCmd(a *app, do func(context.Context, *app, patchExplainOptio
 	cmd := &cobra.Command{
 		Use:   "explain COMPONENT FILE",
 		Short: "Tell why a patch is carried, and whether it still has to be",
-		Long: `Tell why a patch is carried: its message, where it stands upstream, how it
+		Long: `Tell why a patch, named by its file or its number, is carried: its message, where it stands upstream, how it
 applies, and whether the condition in its Drop-When trailer holds at the pinned
 ref, or at --ref.`,
 		Args: args(cobra.ExactArgs(2)),
@@ -62,7 +62,9 @@ func runPatchExplain(ctx context.Context, a *app, opts patchExplainOptions) erro
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(p.Series.Patches, func(f patch.Patch) bool { return f.File == opts.file })
+	i := slices.IndexFunc(p.Series.Patches, func(f patch.Patch) bool {
+		return f.File == opts.file || strings.HasPrefix(f.File, opts.file+"-") // by its number
+	})
 	if i < 0 {
 		return &noSuchPatchError{component: opts.component, file: opts.file}
 	}
@@ -76,7 +78,7 @@ func runPatchExplain(ctx context.Context, a *app, opts patchExplainOptions) erro
 	}
 	m := p.Series.Patches[i].Message
 	e := patchExplanation{
-		Schema: "payload.patch-explain/v1", Component: opts.component, Ref: ref, File: opts.file,
+		Schema: "payload.patch-explain/v1", Component: opts.component, Ref: ref, File: p.Series.Patches[i].File,
 		Subject: m.Subject, Body: strings.TrimSpace(m.Body), Verdict: report.Patches[i].Verdict, Detail: report.Patches[i].Detail,
 		Faults: append([]string{}, p.Series.Patches[i].MetadataFaults()...),
 	}

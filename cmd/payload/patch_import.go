@@ -40,6 +40,7 @@ What the source holds already is told and left alone. Where the change doesn't a
 		},
 	}
 	opts.add(cmd)
+	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON")
 	return cmd
 }
 
@@ -64,6 +65,9 @@ func runPatchImport(ctx context.Context, a *app, opts patchImportOptions) error 
 	changes, report, err := patch.Add(ctx, w.Store().Repo(), pristine.Tree, p.Series, m)
 	if errors.Is(err, patch.ErrUpstreamed) {
 		a.voice.Say("upstreamed: %s %s with its patches holds this already; nothing was written", opts.component, p.Ref)
+		if a.json {
+			return a.printChanges(nil, opts.component)
+		}
 		return nil
 	}
 	if conflict, ok := errors.AsType[*patch.ImportConflictError](err); ok {
@@ -78,8 +82,7 @@ func runPatchImport(ctx context.Context, a *app, opts patchImportOptions) error 
 			a.voice.Say("  %s", line)
 		}
 	}
-	a.printChanges(changes, opts.component)
-	return nil
+	return a.printChanges(changes, opts.component)
 }
 
 // readImport finds what is to be imported.

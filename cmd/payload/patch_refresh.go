@@ -29,6 +29,7 @@ keep their bytes. A series in conflict is left as it is (exit 4).`,
 		},
 	}
 	opts.add(cmd)
+	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON")
 	return cmd
 }
 
@@ -45,12 +46,21 @@ func runPatchRefresh(ctx context.Context, a *app, opts patchRefreshOptions) erro
 	if err != nil {
 		return w.Named(err, p)
 	}
-	a.printChanges(changes, opts.component)
-	return nil
+	return a.printChanges(changes, opts.component)
+}
+
+// seriesChanges is what `--json` prints for verbs that write the series.
+type seriesChanges struct {
+	Schema    string         `json:"schema"`
+	Component string         `json:"component"`
+	Changes   []patch.Change `json:"changes"`
 }
 
 // printChanges tells what was done to the files of a series.
-func (a *app) printChanges(changes []patch.Change, component string) {
+func (a *app) printChanges(changes []patch.Change, component string) error {
+	if a.json {
+		return a.printJSON(seriesChanges{Schema: "payload.patch-changes/v1", Component: component, Changes: append([]patch.Change{}, changes...)})
+	}
 	written := 0
 	for _, c := range changes {
 		fmt.Fprintln(a.stdout, c)
@@ -60,7 +70,8 @@ func (a *app) printChanges(changes []patch.Change, component string) {
 	}
 	if written == 0 {
 		a.voice.Say("the series holds this already")
-		return
+		return nil
 	}
 	a.voice.Say("now: payload lock %s", component)
+	return nil
 }

@@ -13,9 +13,9 @@ import (
 
 // Change is one thing that writing a series did to its folder.
 type Change struct {
-	Kind ChangeKind
-	File string
-	From string // the name before, of a renamed file
+	Kind ChangeKind `json:"kind"`
+	File string     `json:"file"`
+	From string     `json:"from,omitempty"` // the name before, of a renamed file
 }
 
 // ChangeKind says what happened to a file of the series.
