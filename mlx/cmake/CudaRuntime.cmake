@@ -22,9 +22,9 @@ else()
 endif()
 install(DIRECTORY "${toolkit}/include/" DESTINATION "lib/payload/nvidia/cu13/include" COMPONENT mlx)
 
-if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+if(CMAKE_SYSTEM_NAME MATCHES "^(Linux|Windows)$")
   find_file(PAYLOAD_CUDA_EULA EULA.txt PATHS "${toolkit}" DOC "the toolkit's licence" REQUIRED NO_DEFAULT_PATH)
   include(SystemLibraries)
   payload_system_libraries(COMPONENT mlx FOLDER "${PAYLOAD_MLX_FOLDER}" TARGET mlx
-    DIRECTORIES "${toolkit}/lib64" "${toolkit}/lib" LICENCE "${PAYLOAD_CUDA_EULA}")
+    DIRECTORIES "${toolkit}/lib64" "${toolkit}/lib" "${toolkit}/bin/x64" "${toolkit}/bin" LICENCE "${PAYLOAD_CUDA_EULA}")
 endif()

@@ -21,8 +21,9 @@ function(payload_system_libraries)
       DIRECTORIES ${arg_DIRECTORIES}
       # What every machine has: internal/verify/platform.go holds the same list.
       PRE_EXCLUDE_REGEXES \"^(libc|libm|libmvec|libdl|libpthread|librt|libresolv|libgcc_s|libstdc[+][+]|libcuda|ld-linux.*)[.]so\"
-      # What comes with the target is installed with it.
-      POST_EXCLUDE_REGEXES \"[.]prebuilt/\")
+                          \"^(api-ms-|ext-ms-|nvcuda[.]dll)\"
+      # What comes with the target is installed with it, and Windows brings its own.
+      POST_EXCLUDE_REGEXES \"[.]prebuilt/\" \"[Ss]ystem32\")
     if(unresolved)
       message(FATAL_ERROR \"collecting what ${arg_TARGET} needs: \${unresolved} can't be found\")
     endif()
