@@ -5,12 +5,19 @@
 // layer with a window forgets what no query can see any more. A cache can be
 // taken back by as many tokens as it still holds; what it can't take back it
 // refuses. It belongs to the thread that its arrays belong to.
+//
+// A caller of a model needs New or Model.NewCache, Offset, Trim and Free; Hold
+// where it will take tokens back, Fork where a text goes on in two ways, Pack to
+// hold less exactly in less memory. A model's attention needs Mask, then Update,
+// or UpdatePacked where Packing says so.
 package cache
 
 import (
+	"errors"
 	"fmt"
 
 	"payload/mlx"
+	"payload/mlx/quant"
 )
 
 // Step is by how many tokens a buffer grows.
@@ -29,7 +36,12 @@ func (e *RollbackError) Error() string {
 }
 
 // Cache is the memory of one sequence, or of a batch of equally long ones.
-type Cache struct{ Layers []*KV }
+type Cache struct {
+	Layers []*KV
+	// Turn is the length up to which positions mean one thing and past which
+	// they mean another (LongRoPE); 0 where there is none.
+	Turn int
+}
 
 // New makes a cache of layers that see everything (0) or a window of tokens.
 func New(windows ...int) *Cache {
@@ -38,6 +50,62 @@ func New(windows ...int) *Cache {
 		c.Layers = append(c.Layers, &KV{window: w})
 	}
 	return c
+}
+
+// Pack makes an empty cache hold keys and values in groups of few bits, which
+// takes a fraction of the memory and is less exact. Only affine groups are
+// known. The features of a head must be a whole number of groups.
+func (c *Cache) Pack(how quant.Params) error {
+	if how.Mode != quant.Affine {
+		return fmt.Errorf("packing keys and values as %v: only affine groups are known", how)
+	}
+	if err := how.Check(); err != nil {
+		return fmt.Errorf("packing keys and values: %w", err)
+	}
+	if c.Offset() != 0 {
+		return errors.New("packing keys and values: the cache is not empty")
+	}
+	for _, l := range c.Layers {
+		l.packing = how
+	}
+	return nil
+}
+
+// Hold says that any of the last n tokens may be taken back: layers with a
+// window keep so many more from now on.
+func (c *Cache) Hold(n int) {
+	for _, l := range c.Layers {
+		l.slack = n
+	}
+}
+
+// Fork gives a cache of the first tokens of c, which goes on on its own; c stays
+// as it is. Buffers are shared until the fork is written to. Where c can't be
+// taken back so far it gives *RollbackError.
+func (c *Cache) Fork(s *mlx.Scope, tokens int) (*Cache, error) {
+	back := c.Offset() - tokens
+	if err := c.CanTrim(back); err != nil {
+		return nil, err
+	}
+	out := &Cache{Turn: c.Turn}
+	for _, l := range c.Layers {
+		f := *l
+		f.end, f.offset = l.end-back, tokens
+		capacity := steps(f.end)
+		f.keys, f.values = l.keys.slice(s, 0, capacity).keep(s), l.values.slice(s, 0, capacity).keep(s)
+		out.Layers = append(out.Layers, &f)
+	}
+	if err := s.Err(); err != nil {
+		out.Free()
+		return nil, err
+	}
+	return out, nil
+}
+
+// Continues tells whether a text of so many tokens, known from its beginning,
+// would have its tokens at the positions that c has them at.
+func (c *Cache) Continues(tokens int) bool {
+	return c.Turn == 0 || c.Offset() == 0 || c.Layers[0].expected > c.Turn == (tokens > c.Turn)
 }
 
 // Offset is the number of tokens seen.
@@ -83,9 +151,7 @@ func (c *Cache) Trim(n int) error {
 func (c *Cache) Arrays() []*mlx.Array {
 	var out []*mlx.Array
 	for _, l := range c.Layers {
-		if l.keys != nil {
-			out = append(out, l.keys, l.values)
-		}
+		out = l.values.list(l.keys.list(out))
 	}
 	return out
 }
@@ -93,28 +159,46 @@ func (c *Cache) Arrays() []*mlx.Array {
 // Bytes is the size of the buffers.
 func (c *Cache) Bytes() int64 {
 	var n int64
-	for _, a := range c.Arrays() {
-		n += int64(a.Bytes())
+	for _, l := range c.Layers {
+		n += l.bytes()
 	}
 	return n
+}
+
+// Needs is the size of the buffers with so many tokens, of which up to chunk
+// come at once, and of the largest once more, which is there twice while it
+// grows. It is known once the cache has seen a token, computed or not.
+func (c *Cache) Needs(tokens, chunk int) int64 {
+	var all, largest int64
+	for _, l := range c.Layers {
+		capacity := steps(tokens)
+		if l.window > 0 {
+			capacity = min(capacity, steps(l.window-1+l.slack+chunk)+Step)
+		}
+		n := l.bytes() / int64(max(1, l.keys.capacity())) * int64(capacity)
+		all, largest = all+n, max(largest, n)
+	}
+	return all + largest
 }
 
 // Free gives the buffers up. The cache is empty after, and can be used again.
 func (c *Cache) Free() {
 	for _, l := range c.Layers {
-		l.keys.Free()
-		l.values.Free()
-		*l = KV{window: l.window}
+		l.keys.free()
+		l.values.free()
+		*l = KV{window: l.window, slack: l.slack, packing: l.packing}
 	}
 }
 
 // KV is one layer's memory. Tokens lie in the buffers in their order.
 type KV struct {
-	keys, values *mlx.Array // [batch, heads, capacity, features]
-	window       int        // tokens that a query sees, its own included; 0 is all
-	end          int        // tokens in the buffers
-	offset       int        // tokens seen, the position of the next
-	expected     int        // tokens that are known to come, all told
+	keys, values buffers
+	packing      quant.Params // none: they are plain
+	window       int          // tokens that a query sees, its own included; 0 is all
+	slack        int          // tokens held beyond what the next query sees
+	end          int          // tokens in the buffers
+	offset       int          // tokens seen, the position of the next
+	expected     int          // tokens that are known to come, all told
 }
 
 // Offset is the number of tokens seen: the position of the next one.
@@ -143,79 +227,73 @@ func (c *KV) Mask(s *mlx.Scope, length int) mlx.Attention {
 	return mlx.Attention{Mask: s.LogicalAnd(past, near)}
 }
 
+// Packing says how keys and values are packed, if they are: then UpdatePacked
+// takes the place of Update.
+func (c *KV) Packing() (how quant.Params, packed bool) { return c.packing, c.packing.Bits != 0 }
+
 // Update adds the keys and values [batch, heads, length, features] of new
 // tokens and gives those that they may see, their own last. After an error of
 // the scope it gives nil and the cache must be freed.
 func (c *KV) Update(s *mlx.Scope, k, v *mlx.Array) (keys, values *mlx.Array) {
-	if s.Err() != nil {
-		return nil, nil
+	if _, packed := c.Packing(); packed {
+		s.Fail(errors.New("the architecture's attention does not know packed keys and values"))
 	}
-	length := k.Dim(2)
-	if c.keys == nil || c.end+length > c.keys.Dim(2) {
+	seenKeys, seenValues := c.add(s, buffers{k}, buffers{v})
+	return seenKeys[0], seenValues[0]
+}
+
+// UpdatePacked is Update for a cache that packs.
+func (c *KV) UpdatePacked(s *mlx.Scope, k, v *mlx.Array) (keys, values mlx.Quantized) {
+	for _, a := range []*mlx.Array{k, v} {
+		if n := a.Dim(-1); s.Err() == nil && !c.packing.Fits(n) {
+			s.Fail(fmt.Errorf("packing keys and values as %v: a head has %d features, which is no whole number of groups", c.packing, n))
+		}
+	}
+	pack := func(a *mlx.Array) buffers {
+		q := s.Quantize(a, c.packing)
+		return buffers{q.Weights, q.Scales, q.Biases}
+	}
+	seenKeys, seenValues := c.add(s, pack(k), pack(v))
+	return seenKeys.quantized(), seenValues.quantized()
+}
+
+func (c *KV) add(s *mlx.Scope, k, v buffers) (keys, values buffers) {
+	if s.Err() != nil {
+		return buffers{}, buffers{}
+	}
+	length := k.capacity()
+	if c.keys[0] == nil || c.end+length > c.keys.capacity() {
 		c.grow(s, k, v)
 	}
-	c.keys = c.write(s, c.keys, k)
-	c.values = c.write(s, c.values, v)
+	c.keys.write(s, k, c.end)
+	c.values.write(s, v, c.end)
 	c.end += length
 	c.offset += length
 	from := 0
 	if c.window > 0 {
 		from = max(0, c.end-length-(c.window-1))
 	}
-	return s.SliceAxis(c.keys, 2, from, c.end), s.SliceAxis(c.values, 2, from, c.end)
+	return c.keys.slice(s, from, c.end), c.values.slice(s, from, c.end)
 }
 
 // grow makes room for k behind what can still be seen. Where a window drops
 // tokens there is a step to spare, or every token would copy the window.
-func (c *KV) grow(s *mlx.Scope, k, v *mlx.Array) {
+func (c *KV) grow(s *mlx.Scope, k, v buffers) {
 	from := 0
 	if c.window > 0 {
-		from = max(0, c.end-(c.window-1))
+		from = max(0, c.end-(c.window-1)-c.slack)
 	}
 	held := c.end - from
-	capacity := (held + k.Dim(2) + Step - 1) / Step * Step
+	capacity := steps(held + k.capacity())
 	if from > 0 {
 		capacity += Step
 	}
-	c.keys = move(s, c.keys, k, from, c.end, capacity)
-	c.values = move(s, c.values, v, from, c.end, capacity)
+	c.keys.move(s, k, from, c.end, capacity)
+	c.values.move(s, v, from, c.end, capacity)
 	c.end = held
 }
 
-// move gives a buffer of capacity tokens that begins with old's from from to
-// before end, and frees old.
-func move(s *mlx.Scope, old, like *mlx.Array, from, end, capacity int) *mlx.Array {
-	shape := like.Shape()
-	if s.Err() != nil || len(shape) != 4 {
-		return old
-	}
-	shape[2] = capacity - (end - from)
-	fresh := s.Zeros(like.Dtype(), shape...)
-	if end > from {
-		fresh = s.Concatenate(2, s.SliceAxis(old, 2, from, end), fresh)
-	}
-	return replace(s, old, fresh)
-}
-
-// write puts new tokens behind the last. MLX writes in place, because nothing
-// else refers to the old buffer any more once the graph is computed.
-func (c *KV) write(s *mlx.Scope, buffer, update *mlx.Array) *mlx.Array {
-	shape := update.Shape()
-	if s.Err() != nil || len(shape) != 4 {
-		return buffer
-	}
-	start := []int{0, 0, c.end, 0}
-	stop := []int{shape[0], shape[1], c.end + shape[2], shape[3]}
-	return replace(s, buffer, s.SliceUpdate(buffer, update, start, stop, nil))
-}
-
-func replace(s *mlx.Scope, old, fresh *mlx.Array) *mlx.Array {
-	if fresh == nil { // the scope has the error
-		return old
-	}
-	old.Free()
-	return s.Keep(fresh)
-}
+func (c *KV) bytes() int64 { return c.keys.bytes() + c.values.bytes() }
 
 func (c *KV) canTrim(n int) error {
 	left := c.offset - n
@@ -227,3 +305,6 @@ func (c *KV) canTrim(n int) error {
 	}
 	return nil
 }
+
+// steps is n rounded up to whole steps.
+func steps(n int) int { return (n + Step - 1) / Step * Step }

@@ -7,6 +7,7 @@ import (
 
 	"payload/mlx"
 	"payload/mlx/mlxtest"
+	"payload/mlx/quant"
 	"payload/mlxrunner/cache"
 )
 
@@ -144,4 +145,188 @@ func TestFree(t *testing.T) {
 	}
 	wantRange(t, feed(t, s, c, 3), 0, 3)
 	c.Free()
+}
+
+// A window that dropped what a rollback needs has it where it was told to hold
+// it, wherever the rollback falls.
+func TestHold(t *testing.T) {
+	s := mlxtest.Scope(t)
+	for _, c := range []struct {
+		hold int
+		ok   bool
+	}{{0, false}, {5, true}} {
+		w := cache.New(8)
+		w.Hold(c.hold)
+		refused := 0
+		for w.Offset() < 900 {
+			before := w.Offset()
+			for range 6 { // one by one, as a draft model does
+				feed(t, s, w, 1)
+			}
+			if err := w.Trim(5); err != nil {
+				refused++
+				continue
+			}
+			wantRange(t, feed(t, s, w, 1), max(0, before-6), before+2)
+		}
+		if (refused == 0) != c.ok {
+			t.Errorf("holding %d: %d rollbacks refused", c.hold, refused)
+		}
+		w.Free()
+	}
+}
+
+// A fork goes on on its own, from an earlier place if need be.
+func TestFork(t *testing.T) {
+	s := mlxtest.Scope(t)
+	c := cache.New(0)
+	defer c.Free()
+	feed(t, s, c, 600)
+	f, err := c.Fork(s, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Free()
+	sub := s.Sub()
+	other := sub.Full(mlx.Float32, -1, 1, 1, 3, 1)
+	keys, _ := f.Layers[0].Update(sub, other, other)
+	got, err := mlx.Floats(sub, keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sub.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantRange(t, got[:100], 0, 100)
+	if !slices.Equal(got[100:], []float32{-1, -1, -1}) {
+		t.Errorf("%v", got[100:])
+	}
+	if n := f.Arrays()[0].Dim(2); n != 256 {
+		t.Errorf("the fork of 100 tokens has room for %d", n)
+	}
+	wantRange(t, feed(t, s, c, 1), 0, 601)
+	if _, err := c.Fork(s, 602); err == nil {
+		t.Error("a fork of more than there is")
+	}
+
+	w := cache.New(8)
+	defer w.Free()
+	for range 400 {
+		feed(t, s, w, 1)
+	}
+	var gone *cache.RollbackError
+	if _, err := w.Fork(s, 100); !errors.As(err, &gone) {
+		t.Errorf("a window forked from what it dropped: %v", err)
+	}
+	late, err := w.Fork(s, 398)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Free()
+	wantRange(t, feed(t, s, late, 2), 391, 400)
+}
+
+// Packed tokens are what MLX makes of them, and are taken back like others.
+func TestPacked(t *testing.T) {
+	s := mlxtest.Scope(t)
+	how := quant.Params{Mode: quant.Affine, Bits: 8, Group: 32}
+	c := cache.New(40)
+	defer c.Free()
+	if err := c.Pack(how); err != nil {
+		t.Fatal(err)
+	}
+	all := s.Normal(mlx.Float32, 0, 1, s.Key(1), 1, 2, 700, 64)
+	want := s.Dequantize(s.Quantize(all, how), how, mlx.Float32)
+	add := func(from, to int) *mlx.Array {
+		part := s.SliceAxis(all, 2, from, to)
+		keys, values := c.Layers[0].UpdatePacked(s, part, s.Negative(part))
+		mlxtest.Close(t, s, s.Add(s.Dequantize(keys, how, mlx.Float32), s.Dequantize(values, how, mlx.Float32)),
+			[]int{1, 2, keys.Weights.Dim(2), 64}, make([]float32, 2*keys.Weights.Dim(2)*64), mlxtest.Tolerance{Abs: 0.02})
+		return s.Dequantize(keys, how, mlx.Float32)
+	}
+	same := func(got *mlx.Array, from, to int) {
+		t.Helper()
+		values, err := mlx.Floats(s, s.SliceAxis(want, 2, from, to))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mlxtest.Close(t, s, got, []int{1, 2, to - from, 64}, values, mlxtest.Tolerance{})
+	}
+	same(add(0, 300), 0, 300)
+	same(add(300, 650), 261, 650)
+	if err := c.Trim(200); err != nil {
+		t.Fatal(err)
+	}
+	same(add(450, 452), 411, 452)
+	if plain := 2 * int64(c.Arrays()[0].Dim(2)) * 2 * 64 * 4; c.Bytes()*100 > plain*32 {
+		t.Errorf("%d bytes packed, %d plain", c.Bytes(), plain)
+	}
+	if err := c.Pack(how); err == nil {
+		t.Error("a cache with tokens was packed")
+	}
+	for _, bad := range []quant.Params{{Mode: quant.MXFP4, Bits: 4, Group: 32}, {Mode: quant.Affine, Bits: 7, Group: 32}} {
+		if err := cache.New(0).Pack(bad); err == nil {
+			t.Errorf("packed as %v", bad)
+		}
+	}
+	// An architecture that does not look whether keys are packed gets no wrong ones.
+	bad := mlx.NewScope(s.Stream())
+	if keys, _ := c.Layers[0].Update(bad, all, all); keys != nil {
+		t.Error("plain keys from a packed cache")
+	}
+	mlxtest.Fails(t, bad.Close(), "does not know packed keys")
+}
+
+// What a cache will need is what it then has, but for the layer that grows.
+func TestNeeds(t *testing.T) {
+	s := mlxtest.Scope(t)
+	for _, chunk := range []int{1, 100} {
+		c := cache.New(0, 0, 8)
+		c.Hold(3)
+		need := int64(0)
+		for c.Offset() < 1500 {
+			sub := s.Sub()
+			for _, l := range c.Layers {
+				k := numbered(sub, c.Layers[2].Offset(), chunk)
+				l.Update(sub, k, k)
+			}
+			if err := sub.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if need == 0 {
+				need = c.Needs(1500, chunk) // nothing was computed yet
+			}
+			if err := s.Eval(c.Arrays()...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const largest = 1536 * 2 * 4 // keys and values of a layer that sees everything
+		if need < c.Bytes()+largest || need > c.Bytes()+largest+cache.Step*2*4 {
+			t.Errorf("chunks of %d: %d bytes were told, %d are there", chunk, need, c.Bytes())
+		}
+		c.Free()
+	}
+}
+
+// Where positions mean another thing in long texts, what a short one remembers
+// is no beginning of a long one.
+func TestContinues(t *testing.T) {
+	s := mlxtest.Scope(t)
+	c := cache.New(0)
+	defer c.Free()
+	c.Turn = 16
+	for _, step := range []struct {
+		expected, next int
+		want           bool
+	}{{10, 16, true}, {10, 17, false}, {20, 17, true}, {20, 16, false}} {
+		c.Free()
+		if !c.Continues(100) {
+			t.Error("an empty cache continues nothing")
+		}
+		c.Expect(step.expected)
+		feed(t, s, c, 8)
+		if got := c.Continues(step.next); got != step.want {
+			t.Errorf("%d tokens known, then a text of %d: %v", step.expected, step.next, got)
+		}
+	}
 }

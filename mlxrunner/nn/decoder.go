@@ -48,7 +48,15 @@ type Decoder struct {
 }
 
 // NewCache makes an empty memory.
-func (d *Decoder) NewCache() *cache.Cache { return cache.New(d.windows()...) }
+func (d *Decoder) NewCache() *cache.Cache {
+	c := cache.New(d.windows()...)
+	for _, b := range d.Blocks {
+		if rope := b.Attention.Rope; rope != nil && rope.long != nil {
+			c.Turn = rope.original
+		}
+	}
+	return c
+}
 
 func (d *Decoder) windows() []int {
 	out := make([]int, len(d.Blocks))

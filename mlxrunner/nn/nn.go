@@ -128,24 +128,43 @@ func (a *Attention) Forward(s *mlx.Scope, x *mlx.Array, kv *cache.KV, see mlx.At
 		tokens := kv.Length(length)
 		q, k = a.Rope.Forward(s, q, kv.Offset(), tokens), a.Rope.Forward(s, k, kv.Offset(), tokens)
 	}
-	keys, values := kv.Update(s, k, v)
 	see.Scale, see.Sinks = a.Scale, a.Sinks
-	var y *mlx.Array
-	if a.SoftCap != 0 {
-		y = a.capped(s, q, keys, values, see)
-	} else {
-		y = s.ScaledDotProductAttention(q, keys, values, see)
-	}
+	y := a.attend(s, q, k, v, kv, see)
 	return a.O.Forward(s, s.Reshape(s.Transpose(y, 0, 2, 1, 3), batch, length, a.Heads*a.HeadDim))
 }
 
-// capped is ScaledDotProductAttention with SoftCap, which MLX does not fuse.
-func (a *Attention) capped(s *mlx.Scope, q, k, v *mlx.Array, see mlx.Attention) *mlx.Array {
-	batch, length, keys := q.Dim(0), q.Dim(2), k.Dim(2)
-	// Queries of one head of keys lie along an axis of their own.
+// attend adds keys and values to the cache and gives what queries find there.
+func (a *Attention) attend(s *mlx.Scope, q, k, v *mlx.Array, kv *cache.KV, see mlx.Attention) *mlx.Array {
+	if how, packed := kv.Packing(); packed {
+		keys, values := kv.UpdatePacked(s, k, v)
+		keys, values = apart(s, keys), apart(s, values)
+		return a.stepwise(s, q, keys.Weights.Dim(-2), see,
+			func(q *mlx.Array) *mlx.Array { return s.QuantizedMatmul(q, keys, true, how) },
+			func(p *mlx.Array) *mlx.Array { return s.QuantizedMatmul(p, values, false, how) })
+	}
+	keys, values := kv.Update(s, k, v)
+	if a.SoftCap == 0 {
+		return s.ScaledDotProductAttention(q, keys, values, see)
+	}
+	turned, rows := s.SwapAxes(s.ExpandDims(keys, 2), -1, -2), s.ExpandDims(values, 2)
+	return a.stepwise(s, q, keys.Dim(2), see,
+		func(q *mlx.Array) *mlx.Array { return s.Matmul(q, turned) },
+		func(p *mlx.Array) *mlx.Array { return s.Matmul(p, rows) })
+}
+
+// apart puts an axis behind that of heads, along which the queries of one head
+// of keys lie.
+func apart(s *mlx.Scope, q mlx.Quantized) mlx.Quantized {
+	return mlx.Quantized{Weights: s.ExpandDims(q.Weights, 2), Scales: s.ExpandDims(q.Scales, 2), Biases: s.ExpandDims(q.Biases, 2)}
+}
+
+// stepwise is ScaledDotProductAttention for what MLX does not fuse: a SoftCap,
+// and packed keys and values. score gives the products of queries with that
+// many keys, mix those of probabilities with values.
+func (a *Attention) stepwise(s *mlx.Scope, q *mlx.Array, keys int, see mlx.Attention, score, mix func(*mlx.Array) *mlx.Array) *mlx.Array {
+	batch, length := q.Dim(0), q.Dim(2)
 	q = s.Reshape(s.Multiply(q, s.Like(q, float64(see.Scale))), batch, a.KVHeads, -1, length, a.HeadDim)
-	k, v = s.ExpandDims(k, 2), s.ExpandDims(v, 2)
-	scores := softCap(s, s.Matmul(q, s.SwapAxes(k, -1, -2)), a.SoftCap)
+	scores := softCap(s, score(q), a.SoftCap)
 	mask := see.Mask
 	if see.Causal {
 		mask = s.Tri(mlx.Bool, length, keys, keys-length)
@@ -153,7 +172,13 @@ func (a *Attention) capped(s *mlx.Scope, q, k, v *mlx.Array, see mlx.Attention) 
 	if mask != nil {
 		scores = s.Where(mask, scores, s.Like(scores, math.Inf(-1)))
 	}
-	return s.Reshape(s.Matmul(s.Softmax(scores, true, -1), v), batch, a.Heads, length, a.HeadDim)
+	if see.Sinks == nil {
+		return s.Reshape(mix(s.Softmax(scores, true, -1)), batch, a.Heads, length, a.HeadDim)
+	}
+	// A sink is one more key, whose value is nothing.
+	each := s.BroadcastTo(s.AsType(s.Reshape(see.Sinks, 1, a.KVHeads, -1, 1, 1), scores.Dtype()), batch, a.KVHeads, a.Heads/a.KVHeads, length, 1)
+	p := s.Softmax(s.Concatenate(-1, scores, each), true, -1)
+	return s.Reshape(mix(s.SliceAxis(p, 4, 0, keys)), batch, a.Heads, length, a.HeadDim)
 }
 
 // softCap gives cap*tanh(x/cap), x for a cap of 0.

@@ -9,6 +9,7 @@ import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 from mlx.utils import tree_flatten
+from mlx_lm.models.cache import QuantizedKVCache
 from mlx_lm.models.rope_utils import initialize_rope
 from mlx_lm.utils import _get_classes
 
@@ -65,8 +66,9 @@ GPT_OSS = {
 }
 
 
-def case(name, model_type, **extra):
-    return {"name": name, "config": {"model_type": model_type, **BASE, **extra}}
+def case(name, model_type, packed=None, **extra):
+    """packed: how keys and values are held in the cache."""
+    return {"name": name, "config": {"model_type": model_type, **BASE, **extra}, **({"packed": packed} if packed else {})}
 
 
 def quantised(name, **quantization):
@@ -112,6 +114,8 @@ CASES = [
         sliding_window=5,
         sliding_window_pattern=2,
     ),
+    case("keys in 8 bits", "qwen3", packed={"bits": 8, "group_size": 32}, head_dim=32),
+    case("keys in 4 bits", "llama", packed={"bits": 4, "group_size": 64}, head_dim=64),
     quantised("affine 4", group_size=32, bits=4),
     quantised("affine 3", group_size=64, bits=3),
     quantised("affine 8", group_size=32, bits=8, mode="affine"),
@@ -174,7 +178,8 @@ def logits(c):
             class_predicate=lambda p, m: layers.get(p, hasattr(m, "to_quantized")),
         )
     tokens = [(7 * i * i + 3 * i + 1) % config["vocab_size"] for i in range(LENGTH)]
-    out = model(mx.array([tokens])).astype(mx.float32)
+    cache = [QuantizedKVCache(**c["packed"]) for _ in model.layers] if "packed" in c else None
+    out = model(mx.array([tokens]), cache).astype(mx.float32)
     return {**c, "tensors": shapes, "tokens": tokens, "logits": round_all(np.array(out).ravel().tolist())}
 
 

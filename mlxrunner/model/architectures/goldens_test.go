@@ -15,6 +15,7 @@ import (
 	"payload/mlx"
 	"payload/mlx/mlxtest"
 	"payload/mlx/quant"
+	"payload/mlxrunner/cache"
 	"payload/mlxrunner/model"
 	_ "payload/mlxrunner/model/architectures"
 	"payload/mlxrunner/nn"
@@ -24,6 +25,10 @@ import (
 type golden struct {
 	Name    string
 	Config  json.RawMessage
+	Packed  *struct { // how keys and values are held in the cache
+		Bits  int
+		Group int `json:"group_size"`
+	}
 	Tensors map[string][]int
 	Tokens  []int32
 	Logits  []float32
@@ -131,13 +136,17 @@ func rewrite(t *testing.T, dir string, config []byte) {
 // forward gives the logits of tokens that come in chunks.
 func forward(t *testing.T, s *mlx.Scope, m model.Model, tokens []int32, chunk int) []float32 {
 	t.Helper()
-	kv := m.NewCache()
+	return forwardWith(t, s, m, m.NewCache(), tokens, chunk)
+}
+
+func forwardWith(t *testing.T, s *mlx.Scope, m model.Model, kv *cache.Cache, tokens []int32, chunk int) []float32 {
+	t.Helper()
 	defer kv.Free()
 	kv.Expect(len(tokens))
 	var out []float32
 	for part := range slices.Chunk(tokens, chunk) {
 		sub := s.Sub()
-		got, err := mlx.Floats(sub, m.Forward(sub, mlx.New(sub, part, 1, len(part)), kv))
+		got, err := mlx.Floats(sub, m.Forward(sub, row(sub, part), kv))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +170,13 @@ func TestLogitsOfMLXLM(t *testing.T) {
 			}
 			defer m.Close()
 			for _, chunk := range []int{24, 1, 7, 8, 9} {
-				if text := mlxtest.Differ(forward(t, s, m, g.Tokens, chunk), g.Logits, mlxtest.Tolerance{Abs: 2e-4, Rel: 1e-4}); text != "" {
+				kv := m.NewCache()
+				if g.Packed != nil {
+					if err := kv.Pack(quant.Params{Mode: quant.Affine, Bits: g.Packed.Bits, Group: g.Packed.Group}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if text := mlxtest.Differ(forwardWith(t, s, m, kv, g.Tokens, chunk), g.Logits, mlxtest.Tolerance{Abs: 2e-4, Rel: 1e-4}); text != "" {
 					t.Errorf("chunks of %d: %s", chunk, text)
 				}
 			}
@@ -286,3 +301,5 @@ func TestRopesOfMLXLM(t *testing.T) {
 		}
 	}
 }
+
+func row(s *mlx.Scope, tokens []int32) *mlx.Array { return mlx.New(s, tokens, 1, len(tokens)) }
