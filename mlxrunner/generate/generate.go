@@ -6,6 +6,7 @@
 package generate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ type Runner struct {
 	Context int   // tokens that prompt and text may have together; 0 has no limit
 	Vocab   int
 
+	draft *Runner // guesses for requests that ask for it
 	// due tells whether a round that went from before to after generated tokens
 	// releases freed buffers. Tests show that another rule lets them pile up.
 	due func(before, after int) bool
@@ -72,6 +74,7 @@ type Request struct {
 	Stop      []string // texts that end it, and are not part of it
 	IgnoreEnd bool     // end-of-sequence ids are tokens as any other
 	Lookup    int      // so many tokens a round are guessed from what came before; 0 guesses none
+	Draft     int      // so many tokens a round are guessed by the draft model; 0 guesses none
 	Chunk     int      // tokens of a prompt computed at once; 0 is Chunk
 }
 
@@ -137,9 +140,10 @@ func (r *Runner) Generate(ctx context.Context, s *mlx.Scope, q Request, hooks Ho
 	if err := r.check(q); err != nil {
 		return Result{}, err
 	}
-	g := &generation{Runner: r, Request: q, Hooks: hooks, kv: r.Model.NewCache(), start: time.Now()}
+	g := &generation{Runner: r, Request: q, Hooks: hooks, kv: r.Model.NewCache(), text: slices.Clone(q.Prompt), start: time.Now()}
 	g.result.Prompt = len(q.Prompt)
 	g.kv.Expect(len(q.Prompt))
+	g.kv.Hold(g.guesses())
 	g.stopper.stops = q.Stop
 	g.stream = r.Tok.Stream(true)
 	g.limit = q.MaxTokens
@@ -150,6 +154,7 @@ func (r *Runner) Generate(ctx context.Context, s *mlx.Scope, q Request, hooks Ho
 	if g.sampler, err = sample.New(s, q.Sampling, r.Vocab, q.Prompt); err != nil {
 		return Result{}, err
 	}
+	g.source = g.sourceOf()
 	err = g.run(ctx, s)
 	if len(g.result.Tokens) > 0 {
 		g.result.Decode = time.Since(g.start) - g.result.FirstToken
@@ -161,6 +166,9 @@ func (r *Runner) Generate(ctx context.Context, s *mlx.Scope, q Request, hooks Ho
 // is waited for, or its buffers would come into the pool afterwards.
 func (g *generation) leave(s *mlx.Scope) error {
 	g.kv.Free()
+	if d, ok := g.source.(*drafter); ok {
+		d.kv.Free()
+	}
 	g.sampler.Free()
 	return errors.Join(s.Stream().Synchronize(), mlx.ClearCache())
 }
@@ -171,8 +179,12 @@ func (r *Runner) check(q Request) error {
 		return errors.New("the prompt has no tokens")
 	case r.Context > 0 && len(q.Prompt) >= r.Context:
 		return &ContextError{len(q.Prompt), r.Context}
-	case q.MaxTokens < 0 || q.Lookup < 0 || q.Chunk < 0:
-		return fmt.Errorf("a negative number: max tokens %d, lookup %d, chunk %d", q.MaxTokens, q.Lookup, q.Chunk)
+	case q.MaxTokens < 0 || q.Lookup < 0 || q.Draft < 0 || q.Chunk < 0:
+		return fmt.Errorf("a negative number: max tokens %d, lookup %d, draft %d, chunk %d", q.MaxTokens, q.Lookup, q.Draft, q.Chunk)
+	case q.Lookup > 0 && q.Draft > 0:
+		return errors.New("tokens are guessed by lookup or by a draft model, not by both")
+	case q.Draft > 0 && r.draft == nil:
+		return errors.New("there is no draft model to guess tokens")
 	case slices.Contains(q.Stop, ""):
 		return errors.New("an empty stop string")
 	}
@@ -190,6 +202,8 @@ type generation struct {
 	Request
 	Hooks
 	kv      *cache.Cache
+	text    []int  // prompt and all that was generated
+	source  source // of guesses; nil guesses none
 	sampler *sample.Sampler
 	stream  *tokenizer.Stream
 	stopper stopper
@@ -202,43 +216,68 @@ func (g *generation) run(ctx context.Context, s *mlx.Scope) error {
 	if err := g.prefill(ctx, s); err != nil {
 		return err
 	}
-	decode := g.decode
-	if g.Lookup > 0 {
-		decode = g.speculate
+	if g.source != nil {
+		return g.speculate(ctx, s)
 	}
-	return decode(ctx, s)
+	return g.decode(ctx, s)
+}
+
+// guesses is how many tokens a round are guessed.
+func (g *generation) guesses() int { return g.Lookup + g.Draft }
+
+func (g *generation) sourceOf() source {
+	switch {
+	case g.Lookup > 0:
+		return lookup{}
+	case g.Draft > 0:
+		d := &drafter{Runner: g.draft, kv: g.draft.Model.NewCache(), sampler: g.sampler, prompt: len(g.Prompt), vocab: g.Vocab}
+		d.kv.Expect(len(g.Prompt))
+		d.kv.Hold(g.Draft)
+		return d
+	}
+	return nil
 }
 
 // prefill computes all of the prompt but its last token, which the first round
-// begins with. Only the cache is evaluated, so no logits are computed.
+// begins with.
 func (g *generation) prefill(ctx context.Context, s *mlx.Scope) error {
-	chunk := g.Chunk
-	if chunk == 0 {
-		chunk = Chunk
-	}
 	rest := g.Prompt[:len(g.Prompt)-1]
-	for done := 0; done < len(rest); {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("reading the prompt, %d of %d tokens done: %w", done, len(rest), err)
+	if err := g.feed(ctx, s, g.Model, g.kv, rest, g.Hooks.Prefill); err != nil {
+		return err
+	}
+	if d, ok := g.source.(*drafter); ok && (d.Context == 0 || len(g.Prompt) < d.Context) {
+		if err := g.feed(ctx, s, d.Model, d.kv, rest, nil); err != nil {
+			return err
 		}
-		n := min(chunk, len(rest)-done)
+	}
+	g.result.Prefill = time.Since(g.start)
+	return nil
+}
+
+// feed brings a model's memory to the end of tokens, in chunks. Only the cache is
+// evaluated, so no logits are computed.
+func (g *generation) feed(ctx context.Context, s *mlx.Scope, m model.Model, kv *cache.Cache, tokens []int, told func(done, total int)) error {
+	chunk := cmp.Or(g.Chunk, Chunk)
+	for kv.Offset() < len(tokens) {
+		done := kv.Offset()
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("reading the prompt, %d of %d tokens done: %w", done, len(tokens), err)
+		}
 		sub := s.Sub()
-		g.Model.Forward(sub, row(sub, rest[done:done+n]), g.kv)
+		m.Forward(sub, row(sub, tokens[done:min(done+chunk, len(tokens))]), kv)
 		if err := sub.Close(); err != nil {
 			return err
 		}
-		if err := s.Eval(g.kv.Arrays()...); err != nil {
+		if err := s.Eval(kv.Arrays()...); err != nil {
 			return err
 		}
 		if err := mlx.ClearCache(); err != nil {
 			return err
 		}
-		done += n
-		if g.Hooks.Prefill != nil {
-			g.Hooks.Prefill(done, len(rest))
+		if told != nil {
+			told(kv.Offset(), len(tokens))
 		}
 	}
-	g.result.Prefill = time.Since(g.start)
 	return nil
 }
 
@@ -301,6 +340,7 @@ func (g *generation) read(ctx context.Context, s *mlx.Scope, c sample.Choice) (e
 	if err != nil {
 		return true, err
 	}
+	g.text = append(g.text, id)
 	ended, err = g.deliver([]Token{{ID: id, Logprob: own, Top: top}})
 	if err == nil && !ended && ctx.Err() != nil {
 		err = g.cancelled(ctx)

@@ -97,10 +97,13 @@ func load(tb testing.TB, s *mlx.Scope) *Runner {
 func TestNothingLeaks(t *testing.T) {
 	s := mlxtest.Scope(t)
 	r := load(t, s)
+	if err := r.UseDraft(rough(t, s)); err != nil {
+		t.Fatal(err)
+	}
 	all := sample.Settings{Temperature: 1, TopK: 20, TopP: 0.9, MinP: 0.01, Repetition: 1.1, Presence: 0.1, Bias: map[int]float64{3: -1}, Logprobs: 2}
-	for _, lookup := range []int{0, 3} {
+	for _, by := range []Request{{}, {Lookup: 3}, {Draft: 3}} {
 		for _, sampling := range []sample.Settings{{}, all} {
-			generate(t, s, r, Request{Prompt: r.encode(t, "In the"), MaxTokens: 6, Sampling: sampling, Lookup: lookup, Chunk: 1})
+			generate(t, s, r, Request{Prompt: r.encode(t, "In the"), MaxTokens: 6, Sampling: sampling, Lookup: by.Lookup, Draft: by.Draft, Chunk: 1})
 		}
 	}
 }

@@ -23,9 +23,9 @@ import (
 
 // golden is a case of scripts/models/goldens.py.
 type golden struct {
-	Name    string
-	Config  json.RawMessage
-	Packed  *struct { // how keys and values are held in the cache
+	Name   string
+	Config json.RawMessage
+	Packed *struct { // how keys and values are held in the cache
 		Bits  int
 		Group int `json:"group_size"`
 	}
