@@ -48,6 +48,9 @@ func failureOf(ctx context.Context, err error) failure {
 	if is[*model.TensorError](err) {
 		return failure{exitFailed, "mlxrunner show DIR --json lists the tensors; fetch the checkpoint again if files are missing"}
 	}
+	if is[*generate.DraftError](err) {
+		return failure{exitFailed, "take a draft of the same family, with the same tokenizer"}
+	}
 	if is[*generate.ContextError](err) {
 		return failure{exitFailed, "give a shorter prompt"}
 	}

@@ -32,7 +32,7 @@ func TestRun(t *testing.T) {
 // The object's keys are a contract.
 func TestRunJSON(t *testing.T) {
 	mlxtest.Library(t)
-	for _, extra := range [][]string{nil, {"--lookup", "4"}} {
+	for _, extra := range [][]string{nil, {"--lookup", "4"}, {"--draft", tiny, "--draft-tokens", "3"}} {
 		code, out, err := mlxrunner("", append([]string{"run", "--model", tiny, "--prompt", "Hello!", "--chat", "--json"}, extra...)...)
 		if code != exitDone || err != "" {
 			t.Fatalf("%d, %s, %s", code, out, err)
@@ -93,6 +93,9 @@ func TestFailures(t *testing.T) {
 		{[]string{"run", "--prompt", "x"}, exitUsage, false, []string{"needs --model DIR", "hint: mlxrunner --help"}},
 		{[]string{"run", "--model", tiny, "--json"}, exitUsage, false, []string{"--json prints one answer"}},
 		{[]string{"run", "--model", tiny, "--prompt", "x", "--top-p", "3"}, exitUsage, false, []string{"the top-p is 3, want 0 to 1"}},
+		{[]string{"run", "--model", tiny, "--prompt", "x", "--draft", tiny, "--lookup", "2"}, exitUsage, false, []string{"both guess"}},
+		{[]string{"run", "--model", tiny, "--prompt", "x", "--draft", tiny, "--draft-tokens", "0"}, exitUsage, false, []string{"--draft-tokens"}},
+		{[]string{"run", "--model", tiny, "--prompt", "x", "--draft", empty}, exitFailed, true, []string{"config.json", "hint: name a folder"}},
 		{[]string{"run", "--fast"}, exitUsage, false, []string{"--fast"}},
 		{[]string{"show"}, exitUsage, false, nil},
 		{[]string{"show", empty}, exitFailed, false, []string{"config.json", "hint: name a folder"}},

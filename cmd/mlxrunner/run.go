@@ -16,12 +16,10 @@ import (
 	"payload/mlx/mlxthread"
 	"payload/mlxrunner/chat"
 	"payload/mlxrunner/generate"
-	"payload/mlxrunner/model"
-	_ "payload/mlxrunner/model/architectures"
 )
 
 type runOptions struct {
-	model  string
+	engine engineOptions
 	prompt string
 	given  bool // a prompt was
 	chat   bool
@@ -40,8 +38,8 @@ the end of the input ends it.`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.given = cmd.Flags().Changed("prompt")
-			if o.model == "" {
-				return &usageError{errors.New("mlxrunner run needs --model DIR")}
+			if err := o.engine.check("run"); err != nil {
+				return err
 			}
 			if !cmd.Flags().Changed("seed") {
 				o.ask.Sampling.Seed = rand.Uint64()
@@ -52,14 +50,19 @@ the end of the input ends it.`,
 			if err := o.ask.Sampling.Check(); err != nil {
 				return &usageError{err}
 			}
-			if o.ask.MaxTokens < 0 || o.ask.Lookup < 0 {
-				return &usageError{errors.New("--max-tokens and --lookup can't be negative")}
+			if o.ask.MaxTokens < 0 || o.ask.Lookup < 0 || o.ask.Draft <= 0 {
+				return &usageError{errors.New("--max-tokens and --lookup can't be negative, nor --draft-tokens 0")}
+			}
+			if o.engine.draft == "" {
+				o.ask.Draft = 0
+			} else if o.ask.Lookup > 0 {
+				return &usageError{errors.New("--draft and --lookup both guess: give one")}
 			}
 			return run(cmd.Context(), a, o)
 		},
 	}
+	o.engine.flags(cmd)
 	f, s := cmd.Flags(), &o.ask.Sampling
-	f.StringVar(&o.model, "model", "", "the checkpoint: a `DIR` with config.json, tokenizer.json and safetensors")
 	f.StringVar(&o.prompt, "prompt", "", "the `TEXT` to complete")
 	f.BoolVar(&o.chat, "chat", false, "put the prompt into the model's chat template")
 	f.IntVar(&o.ask.MaxTokens, "max-tokens", 512, "generate at most `N` tokens; 0 is as many as the context allows")
@@ -73,6 +76,7 @@ the end of the input ends it.`,
 	f.Uint64Var(&s.Seed, "seed", 0, "draw the same again; another one each time if not given")
 	f.StringArrayVar(&o.ask.Stop, "stop", nil, "end before `TEXT`; may be given several times")
 	f.IntVar(&o.ask.Lookup, "lookup", 0, "guess `N` tokens a round from what came before; the text stays the same")
+	f.IntVar(&o.ask.Draft, "draft-tokens", 4, "guess `N` tokens a round by the draft model")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	return cmd
 }
@@ -97,53 +101,6 @@ type runReport struct {
 	FootprintBytes  int64   `json:"footprint_bytes"`
 }
 
-// session is a model in memory, on its thread.
-type session struct {
-	thread *mlxthread.Thread
-	loaded *model.Loaded
-	runner *generate.Runner
-	took   time.Duration
-}
-
-func openSession(ctx context.Context, a *app, dir string) (*session, error) {
-	start := time.Now()
-	if err := mlx.Load(); err != nil {
-		return nil, err
-	}
-	device, err := mlx.DefaultDevice()
-	if err != nil {
-		return nil, err
-	}
-	thread, err := mlxthread.Start(device)
-	if err != nil {
-		return nil, err
-	}
-	s := &session{thread: thread}
-	err = thread.Do(ctx, func(ctx context.Context, scope *mlx.Scope) error {
-		var err error
-		s.loaded, err = model.Load(ctx, scope, dir, model.Options{
-			Progress: func(done, total int64) { a.voice.progress("loading", done, total) },
-		})
-		return err
-	})
-	if err == nil {
-		s.runner, err = generate.Open(dir, s.loaded)
-	}
-	a.voice.clear()
-	if err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	s.took = time.Since(start)
-	return s, nil
-}
-
-func (s *session) close() error {
-	if s.loaded != nil {
-		s.loaded.Close()
-	}
-	return s.thread.Close()
-}
-
 func (s *session) generate(ctx context.Context, a *app, q generate.Request, show func(string)) (generate.Result, error) {
 	return mlxthread.Call(ctx, s.thread, func(ctx context.Context, scope *mlx.Scope) (generate.Result, error) {
 		return s.runner.Generate(ctx, scope, q, generate.Hooks{
@@ -158,7 +115,7 @@ func (s *session) generate(ctx context.Context, a *app, q generate.Request, show
 }
 
 func runRun(ctx context.Context, a *app, o runOptions) error {
-	s, err := openSession(ctx, a, o.model)
+	s, err := openSession(ctx, a, o.engine)
 	if err != nil {
 		return err
 	}
@@ -174,7 +131,7 @@ func complete(ctx context.Context, a *app, s *session, o runOptions) error {
 	var err error
 	if o.chat {
 		var template *chat.Template
-		if template, err = chat.Load(o.model, s.runner.Tok); err != nil {
+		if template, err = chat.Load(o.engine.model, s.runner.Tok); err != nil {
 			return err
 		}
 		o.ask.Prompt, err = template.Prompt([]chat.Message{{Role: "user", Content: o.prompt}}, chat.Options{})
@@ -228,7 +185,7 @@ func tellStatistics(a *app, s *session, r generate.Result) {
 
 // converse answers lines of the input, each with all that was said before.
 func converse(ctx context.Context, a *app, s *session, o runOptions) error {
-	template, err := chat.Load(o.model, s.runner.Tok)
+	template, err := chat.Load(o.engine.model, s.runner.Tok)
 	if err != nil {
 		return err
 	}

@@ -167,7 +167,8 @@ func (c *Cache) Bytes() int64 {
 
 // Needs is the size of the buffers with so many tokens, of which up to chunk
 // come at once, and of the largest once more, which is there twice while it
-// grows. It is known once the cache has seen a token, computed or not.
+// grows. It is known once the cache has seen a token, computed or not, and still
+// after Free.
 func (c *Cache) Needs(tokens, chunk int) int64 {
 	var all, largest int64
 	for _, l := range c.Layers {
@@ -175,7 +176,7 @@ func (c *Cache) Needs(tokens, chunk int) int64 {
 		if l.window > 0 {
 			capacity = min(capacity, steps(l.window-1+l.slack+chunk)+Step)
 		}
-		n := l.bytes() / int64(max(1, l.keys.capacity())) * int64(capacity)
+		n := l.width * int64(capacity)
 		all, largest = all+n, max(largest, n)
 	}
 	return all + largest
@@ -186,7 +187,7 @@ func (c *Cache) Free() {
 	for _, l := range c.Layers {
 		l.keys.free()
 		l.values.free()
-		*l = KV{window: l.window, slack: l.slack, packing: l.packing}
+		*l = KV{window: l.window, slack: l.slack, packing: l.packing, width: l.width}
 	}
 }
 
@@ -199,6 +200,7 @@ type KV struct {
 	end          int          // tokens in the buffers
 	offset       int          // tokens seen, the position of the next
 	expected     int          // tokens that are known to come, all told
+	width        int64        // bytes of a token, once one was seen
 }
 
 // Offset is the number of tokens seen: the position of the next one.
@@ -291,6 +293,7 @@ func (c *KV) grow(s *mlx.Scope, k, v buffers) {
 	c.keys.move(s, k, from, c.end, capacity)
 	c.values.move(s, v, from, c.end, capacity)
 	c.end = held
+	c.width = c.bytes() / int64(max(1, c.keys.capacity()))
 }
 
 func (c *KV) bytes() int64 { return c.keys.bytes() + c.values.bytes() }

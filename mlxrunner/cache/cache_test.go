@@ -305,6 +305,9 @@ func TestNeeds(t *testing.T) {
 			t.Errorf("chunks of %d: %d bytes were told, %d are there", chunk, need, c.Bytes())
 		}
 		c.Free()
+		if now := c.Needs(1500, chunk); now != need {
+			t.Errorf("freed, it needs %d and not %d", now, need)
+		}
 	}
 }
 
