@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"payload/mlx"
+	"payload/mlx/quant"
 	"payload/mlxrunner/cache"
 	"payload/mlxrunner/model"
 	"payload/mlxrunner/sample"
@@ -43,7 +44,13 @@ type Runner struct {
 	Context int   // tokens that prompt and text may have together; 0 has no limit
 	Vocab   int
 
-	draft *Runner // guesses for requests that ask for it
+	KV       quant.Params // how keys and values are held; none is as they are computed
+	Prefixes int          // so many requests are remembered for those that begin alike; 0 is none
+
+	draft    *Runner // guesses for requests that ask for it
+	budget   budget
+	blank    *cache.Cache // an empty memory that knows what a token takes
+	prefixes []*prefix    // what was used the longest ago first
 	// due tells whether a round that went from before to after generated tokens
 	// releases freed buffers. Tests show that another rule lets them pile up.
 	due func(before, after int) bool
@@ -99,6 +106,7 @@ type Result struct {
 	Finish     string // StopEnd or StopLength
 	StopText   string // the stop string that was reached
 	Prompt     int    // tokens
+	Cached     int    // of them taken over from an earlier request
 	Rounds     int    // of decoding
 	Guessed    int    // tokens that were guessed
 	Accepted   int    // and were right
@@ -108,8 +116,8 @@ type Result struct {
 }
 
 // PrefillRate is prompt tokens a second, 0 where there is nothing to tell. The
-// last one is not counted: decoding begins with it.
-func (r Result) PrefillRate() float64 { return rate(r.Prompt-1, r.Prefill) }
+// last one is not counted: decoding begins with it. Nor are those taken over.
+func (r Result) PrefillRate() float64 { return rate(r.Prompt-1-r.Cached, r.Prefill) }
 
 // DecodeRate is generated tokens a second after the first.
 func (r Result) DecodeRate() float64 { return rate(len(r.Tokens)-1, r.Decode) }
@@ -140,10 +148,8 @@ func (r *Runner) Generate(ctx context.Context, s *mlx.Scope, q Request, hooks Ho
 	if err := r.check(q); err != nil {
 		return Result{}, err
 	}
-	g := &generation{Runner: r, Request: q, Hooks: hooks, kv: r.Model.NewCache(), text: slices.Clone(q.Prompt), start: time.Now()}
+	g := &generation{Runner: r, Request: q, Hooks: hooks, text: slices.Clone(q.Prompt), start: time.Now()}
 	g.result.Prompt = len(q.Prompt)
-	g.kv.Expect(len(q.Prompt))
-	g.kv.Hold(g.guesses())
 	g.stopper.stops = q.Stop
 	g.stream = r.Tok.Stream(true)
 	g.limit = q.MaxTokens
@@ -154,23 +160,48 @@ func (r *Runner) Generate(ctx context.Context, s *mlx.Scope, q Request, hooks Ho
 	if g.sampler, err = sample.New(s, q.Sampling, r.Vocab, q.Prompt); err != nil {
 		return Result{}, err
 	}
-	g.source = g.sourceOf()
-	err = g.run(ctx, s)
+	if err = g.begin(s); err == nil {
+		err = g.run(ctx, s)
+	}
 	if len(g.result.Tokens) > 0 {
 		g.result.Decode = time.Since(g.start) - g.result.FirstToken
 	}
-	return g.result, errors.Join(err, g.leave(s))
+	return g.result, errors.Join(err, g.leave(s, err))
 }
 
-// leave gives everything back. A round that was under way when the text ended
-// is waited for, or its buffers would come into the pool afterwards.
-func (g *generation) leave(s *mlx.Scope) error {
-	g.kv.Free()
-	if d, ok := g.source.(*drafter); ok {
-		d.kv.Free()
+// begin takes over what is remembered of the prompt, and sees that the rest has
+// room.
+func (g *generation) begin(s *mlx.Scope) (err error) {
+	if g.memories, err = g.recall(s, g.Prompt); err != nil {
+		return err
+	}
+	g.result.Cached = g.kv.Offset()
+	g.kv.Expect(len(g.Prompt))
+	g.kv.Hold(g.guesses())
+	if g.source, err = g.sourceOf(); err != nil {
+		return err
+	}
+	return g.admit(s)
+}
+
+// leave remembers what may be remembered and gives everything else back. A
+// round that was under way when the text ended is waited for, or its buffers
+// would come into the pool afterwards.
+func (g *generation) leave(s *mlx.Scope, err error) error {
+	if g.kv != nil {
+		if known := err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || is[*MemoryError](err); known && s.Err() == nil {
+			g.keep(g.text, g.memories)
+		} else {
+			g.memories.free()
+		}
 	}
 	g.sampler.Free()
 	return errors.Join(s.Stream().Synchronize(), mlx.ClearCache())
+}
+
+func is[E error](err error) bool {
+	var e E
+	return errors.As(err, &e)
 }
 
 func (r *Runner) check(q Request) error {
@@ -201,7 +232,7 @@ type generation struct {
 	*Runner
 	Request
 	Hooks
-	kv      *cache.Cache
+	memories
 	text    []int  // prompt and all that was generated
 	source  source // of guesses; nil guesses none
 	sampler *sample.Sampler
@@ -225,17 +256,28 @@ func (g *generation) run(ctx context.Context, s *mlx.Scope) error {
 // guesses is how many tokens a round are guessed.
 func (g *generation) guesses() int { return g.Lookup + g.Draft }
 
-func (g *generation) sourceOf() source {
-	switch {
-	case g.Lookup > 0:
-		return lookup{}
-	case g.Draft > 0:
-		d := &drafter{Runner: g.draft, kv: g.draft.Model.NewCache(), sampler: g.sampler, prompt: len(g.Prompt), vocab: g.Vocab}
-		d.kv.Expect(len(g.Prompt))
-		d.kv.Hold(g.Draft)
-		return d
+func (g *generation) sourceOf() (source, error) {
+	if g.Lookup > 0 {
+		return lookup{}, nil
 	}
-	return nil
+	if g.Draft == 0 {
+		return nil, nil
+	}
+	by := g.Runner.draft
+	if kv := g.memories.draft; kv == nil || !kv.Continues(len(g.Prompt)) {
+		fresh, err := by.empty()
+		if err != nil {
+			return nil, err
+		}
+		if kv != nil {
+			kv.Free()
+		}
+		g.memories.draft = fresh
+	}
+	d := &drafter{Runner: by, kv: g.memories.draft, sampler: g.sampler, prompt: len(g.Prompt), vocab: g.Vocab}
+	d.kv.Expect(len(g.Prompt))
+	d.kv.Hold(g.Draft)
+	return d, nil
 }
 
 // prefill computes all of the prompt but its last token, which the first round
@@ -376,9 +418,16 @@ func (g *generation) deliver(round []Token) (ended bool, err error) {
 		return true, err
 	}
 	if g.due(before, len(g.result.Tokens)) {
-		err = mlx.ClearCache()
+		if err := mlx.ClearCache(); err != nil || ended {
+			return true, err
+		}
+		// One that was promised its length has room but for rounding.
+		if room, err := g.makeRoom(); err != nil || room || g.MaxTokens > 0 {
+			return false, err
+		}
+		return true, g.full()
 	}
-	return ended, err
+	return ended, nil
 }
 
 // take gives the text that is sure with one more token, and whether it ended.
@@ -397,6 +446,12 @@ func (g *generation) take(id int) (text string, ended bool) {
 		return g.rest(text), true
 	}
 	return text, false
+}
+
+// full ends the text where memory does.
+func (g *generation) full() error {
+	g.result.Finish = StopLength
+	return g.emit(g.rest(""), nil)
 }
 
 // rest adds to text what the stream and the stopper hold back at the end. What

@@ -100,10 +100,12 @@ func TestNothingLeaks(t *testing.T) {
 	if err := r.UseDraft(rough(t, s)); err != nil {
 		t.Fatal(err)
 	}
+	r.Prefixes = 2
+	defer r.Forget()
 	all := sample.Settings{Temperature: 1, TopK: 20, TopP: 0.9, MinP: 0.01, Repetition: 1.1, Presence: 0.1, Bias: map[int]float64{3: -1}, Logprobs: 2}
 	for _, by := range []Request{{}, {Lookup: 3}, {Draft: 3}} {
 		for _, sampling := range []sample.Settings{{}, all} {
-			generate(t, s, r, Request{Prompt: r.encode(t, "In the"), MaxTokens: 6, Sampling: sampling, Lookup: by.Lookup, Draft: by.Draft, Chunk: 1})
+			generate(t, s, r, Request{Prompt: r.encode(t, "In the harbour of Senn before the sun"), MaxTokens: 6, Sampling: sampling, Lookup: by.Lookup, Draft: by.Draft, Chunk: 1})
 		}
 	}
 }

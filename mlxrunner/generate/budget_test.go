@@ -1,0 +1,175 @@
+package generate
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"payload/mlx"
+	"payload/mlx/mlxtest"
+	"payload/mlx/quant"
+	"payload/mlxrunner/memory"
+)
+
+// limited gives a runner a budget of what is there and so many bytes more, and
+// takes MLX's limits back at the end.
+func limited(tb testing.TB, r *Runner, more int64) int64 {
+	tb.Helper()
+	if err := mlx.ClearCache(); err != nil {
+		tb.Fatal(err)
+	}
+	m, err := mlx.MemoryInUse()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	pool, err := mlx.SetCacheLimit(1 << 40) // MLX may keep what it likes
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		_, err1 := mlx.SetCacheLimit(pool)
+		_, err2 := mlx.SetMemoryLimit(m.Limit)
+		if err := errors.Join(err1, err2); err != nil {
+			tb.Error(err)
+		}
+	})
+	if err := r.Limit(m.Active + more); err != nil {
+		tb.Fatal(err)
+	}
+	return m.Active + more
+}
+
+// most generates and gives the most that arrays and pool had after a round, or
+// arrays in between.
+func most(tb testing.TB, s *mlx.Scope, r *Runner, q Request) (Result, int64) {
+	tb.Helper()
+	if err := mlx.ResetPeak(); err != nil {
+		tb.Fatal(err)
+	}
+	var most int64
+	look := func() error {
+		m, err := mlx.MemoryInUse()
+		most = max(most, m.Active+m.Cache, m.Peak)
+		return err
+	}
+	got, err := r.Generate(context.Background(), s, q, Hooks{
+		Prefill: func(int, int) { _ = look() },
+		Piece:   func(Piece) error { return look() },
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return got, most
+}
+
+// A token of the tiny model takes 3 layers * 1 head * 64 features, twice, in
+// half floats.
+const tokenBytes = 3 * 64 * 2 * 2
+
+// Requests stay within the budget, with what is kept of others and with the pool:
+// what is kept goes when there is no room for both.
+func TestRequestsStayWithinTheBudget(t *testing.T) {
+	s, r := runner(t)
+	t.Cleanup(r.Forget)
+	r.Prefixes, r.Context = 100, 0
+	limit := limited(t, r, 2<<20) // room for about 1,800 tokens
+	var top, kept int64
+	evicted := 0
+	for i := range 12 {
+		prompt := append([]int{0, 30 + i}, r.encode(t, "The harbour of Senn wakes before the sun")...)
+		q := Request{Prompt: prompt, MaxTokens: 250, IgnoreEnd: true, Chunk: 64}
+		if i%3 == 1 {
+			q.Lookup = 4
+		}
+		before, _ := r.Kept()
+		_, n := most(t, s, r, q)
+		top = max(top, n)
+		after, bytes := r.Kept()
+		if after <= before {
+			evicted++
+		}
+		kept = max(kept, bytes)
+	}
+	n, _ := r.Kept()
+	t.Logf("budget %s: at most %s in arrays and pool; %d requests kept, at most %s, %d evicted", memory.Text(limit), memory.Text(top), n, memory.Text(kept), evicted)
+	if top > limit {
+		t.Errorf("%d bytes, the budget is %d", top, limit)
+	}
+	if evicted == 0 || n < 2 || n > 8 {
+		t.Errorf("%d kept, %d times one was evicted", n, evicted)
+	}
+}
+
+// What can't fit is refused before anything is computed, with numbers, and what
+// is kept stays.
+func TestTooLargeARequest(t *testing.T) {
+	s, r := runner(t)
+	t.Cleanup(r.Forget)
+	r.Prefixes, r.Context = 4, 0
+	const more = 3 << 18
+	limit := limited(t, r, more)
+	prompt := r.encode(t, "The harbour of Senn wakes before the sun and the gulls")
+	small := Request{Prompt: prompt, MaxTokens: 20, IgnoreEnd: true}
+	want := generate(t, s, r, small)
+	for _, q := range []Request{
+		{Prompt: prompt, MaxTokens: 540},
+		{Prompt: slices.Repeat(prompt, 60)},
+	} {
+		read := 0
+		_, err := r.Generate(context.Background(), s, q, Hooks{Prefill: func(done, _ int) { read = done }})
+		var full *MemoryError
+		if !errors.As(err, &full) || read > 0 {
+			t.Fatalf("%v after %d tokens", err, read)
+		}
+		tokens := len(q.Prompt) + q.MaxTokens
+		if q.MaxTokens == 0 {
+			tokens = len(q.Prompt) + ReleaseEvery + 1
+		}
+		steps := int64((tokens + 255) / 256 * 256)
+		if full.Tokens != tokens || full.Need != steps*tokenBytes*4/3 || full.Free > more || full.Free < more/2 || full.Limit != limit || full.Weights != limit-more {
+			t.Errorf("%+v", full)
+		}
+		t.Log(err)
+	}
+	if got := generate(t, s, r, small); got.Cached != len(prompt)-1 || !slices.Equal(got.Tokens, want.Tokens) {
+		t.Errorf("after refusals %d tokens are taken over", got.Cached)
+	}
+	// In fewer bits there is room.
+	r.Forget()
+	r.KV, r.blank = quant.Params{Mode: quant.Affine, Bits: 4, Group: 64}, nil
+	if got, n := most(t, s, r, Request{Prompt: prompt, MaxTokens: 540, IgnoreEnd: true}); len(got.Tokens) != 540 || n > limit {
+		t.Errorf("%d tokens, %d bytes of %d", len(got.Tokens), n, limit)
+	}
+}
+
+// A text of no given length ends where memory does, and others keep nothing from it.
+func TestTextEndsWithMemory(t *testing.T) {
+	s, r := runner(t)
+	t.Cleanup(r.Forget)
+	r.Prefixes, r.Context = 4, 0
+	limit := limited(t, r, 1<<20)
+	prompt := r.encode(t, "The harbour of Senn wakes before the sun and the gulls")
+	for i := range 2 { // the second has to push the first out
+		prompt[0] = 30 + i
+		for _, q := range []Request{{}, {Lookup: 4}} {
+			q.Prompt, q.IgnoreEnd = prompt, true
+			got, n := most(t, s, r, q)
+			if got.Finish != StopLength || len(got.Tokens) < 256 || len(got.Tokens) > 1024 || n > limit {
+				t.Errorf("%d tokens (%s), %d bytes of %d", len(got.Tokens), got.Finish, n, limit)
+			}
+			r.Forget()
+		}
+	}
+}
+
+// Weights that leave no room are refused.
+func TestWeightsBeyondTheBudget(t *testing.T) {
+	_, r := runner(t)
+	err := r.Limit(1 << 20)
+	var full *MemoryError
+	if !errors.As(err, &full) {
+		t.Errorf("%v", err)
+	}
+	mlxtest.Fails(t, err, "the weights take 1.1 MiB", "the memory budget is 1.0 MiB")
+}

@@ -1,0 +1,154 @@
+package generate
+
+import (
+	"slices"
+
+	"payload/mlx"
+	"payload/mlxrunner/cache"
+)
+
+// LeastPrefix is from how many tokens on a common beginning is taken over from
+// an earlier request: it costs a copy, which fewer are not worth.
+const LeastPrefix = 16
+
+// A prefix is what a request left behind: its tokens, and what the models
+// remember of them.
+type prefix struct {
+	tokens []int
+	memories
+}
+
+// memories are what the models remember of one text. That of the draft may end
+// before; nil is none.
+type memories struct {
+	kv, draft *cache.Cache
+	forked    bool // from another text's
+}
+
+func (m memories) free() {
+	m.kv.Free()
+	if m.draft != nil {
+		m.draft.Free()
+	}
+}
+
+func (m memories) bytes() int64 {
+	n := m.kv.Bytes()
+	if m.draft != nil {
+		n += m.draft.Bytes()
+	}
+	return n
+}
+
+// common is how many tokens a and b begin with alike.
+func common(a, b []int) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
+// usable is how many tokens of a prompt need not be computed again with p: all
+// but the last at most, and those that p can be taken back to.
+func (p *prefix) usable(prompt []int) int {
+	n := common(p.tokens, prompt[:len(prompt)-1])
+	if n < LeastPrefix || !p.kv.Continues(len(prompt)) || p.kv.CanTrim(len(p.tokens)-n) != nil {
+		return 0
+	}
+	return n
+}
+
+// recall gives what is remembered of the beginning of a prompt. What an earlier
+// request left is taken as it is where the prompt goes on from its end, as a
+// conversation does; else it stays for others and a fork of it is given.
+func (r *Runner) recall(s *mlx.Scope, prompt []int) (memories, error) {
+	best, most := -1, 0
+	for i, p := range r.prefixes {
+		if n := p.usable(prompt); n > most {
+			best, most = i, n
+		}
+	}
+	if best < 0 {
+		kv, err := r.empty()
+		return memories{kv: kv}, err
+	}
+	p := r.prefixes[best]
+	r.prefixes = slices.Delete(r.prefixes, best, best+1)
+	if most == len(p.tokens) {
+		return p.memories, nil
+	}
+	r.prefixes = append(r.prefixes, p) // used last
+	kv, err := p.kv.Fork(s, most)
+	if err != nil {
+		return memories{}, err
+	}
+	m := memories{kv: kv, forked: true}
+	if p.draft != nil {
+		// A draft that can't be taken back so far reads the prompt again.
+		if draft, err := p.draft.Fork(s, min(most, p.draft.Offset())); err == nil {
+			m.draft = draft
+		}
+	}
+	return m, s.Err()
+}
+
+// keep leaves what is remembered of text for requests to come, as far as that
+// is allowed, and owns it from here on.
+func (r *Runner) keep(text []int, m memories) {
+	n := m.kv.Offset()
+	if r.Prefixes <= 0 || n < LeastPrefix || n > len(text) || m.draft != nil && m.draft.Offset() > n {
+		m.free()
+		return
+	}
+	m.forked = false
+	p := &prefix{slices.Clone(text[:n]), m}
+	// Of two where one can be taken back to the other, the longer one is enough.
+	r.prefixes = slices.DeleteFunc(r.prefixes, func(q *prefix) bool {
+		switch {
+		case p.covers(q):
+			q.free()
+		case q.covers(p):
+			p.free()
+			p = q
+		default:
+			return false
+		}
+		return true
+	})
+	r.prefixes = append(r.prefixes, p)
+	for len(r.prefixes) > r.Prefixes {
+		r.evict()
+	}
+}
+
+// covers tells whether q can be had from p.
+func (p *prefix) covers(q *prefix) bool {
+	return common(p.tokens, q.tokens) == len(q.tokens) && p.kv.Turn == 0 && p.kv.CanTrim(len(p.tokens)-len(q.tokens)) == nil
+}
+
+// evict frees what was used the longest ago, and tells whether there was any.
+func (r *Runner) evict() bool {
+	if len(r.prefixes) == 0 {
+		return false
+	}
+	r.prefixes[0].free()
+	r.prefixes = slices.Delete(r.prefixes, 0, 1)
+	return true
+}
+
+// Forget frees what is kept of earlier requests.
+func (r *Runner) Forget() {
+	for r.evict() {
+	}
+}
+
+// Kept tells how many earlier requests are remembered, and their size in bytes.
+func (r *Runner) Kept() (requests int, bytes int64) {
+	for _, p := range r.prefixes {
+		bytes += p.bytes()
+	}
+	return len(r.prefixes), bytes
+}
