@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"payload/fs/safetensors"
 	"payload/mlx"
 	"payload/mlx/mlxthread"
 	"payload/mlxrunner/generate"
+	"payload/mlxrunner/memory"
 	"payload/mlxrunner/model"
 	_ "payload/mlxrunner/model/architectures"
 )
@@ -18,19 +21,31 @@ import (
 // engineOptions say what is loaded and how it runs, for every verb that
 // generates.
 type engineOptions struct {
-	model string
-	draft string
+	model  string
+	draft  string
+	kvBits int
+	budget string
 }
 
 func (o *engineOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.model, "model", "", "the checkpoint: a `DIR` with config.json, tokenizer.json and safetensors")
 	f.StringVar(&o.draft, "draft", "", "a smaller checkpoint's `DIR`, whose guesses make text come faster; it stays the same")
+	f.IntVar(&o.kvBits, "kv-bits", 0, "hold keys and values in 8 or 4 bits; 0 holds them as they are")
+	f.StringVar(&o.budget, "memory-budget", "", "what weights, keys and values, and freed buffers may take together, 12GiB say; the most that this machine can give if not said")
 }
 
 func (o *engineOptions) check(verb string) error {
 	if o.model == "" {
 		return &usageError{fmt.Errorf("mlxrunner %s needs --model DIR", verb)}
+	}
+	if !slices.Contains([]int{0, 4, 8}, o.kvBits) {
+		return &usageError{fmt.Errorf("--kv-bits is %d, want 4 or 8", o.kvBits)}
+	}
+	if o.budget != "" {
+		if _, err := memory.Parse(o.budget); err != nil {
+			return &usageError{fmt.Errorf("--memory-budget: %w", err)}
+		}
 	}
 	return nil
 }
@@ -67,18 +82,70 @@ func openSession(ctx context.Context, a *app, o engineOptions) (*session, error)
 }
 
 func (s *session) open(ctx context.Context, a *app, o engineOptions) error {
-	var err error
-	if s.runner, err = s.load(ctx, a, o.model, "loading"); err != nil {
-		return err
-	}
-	if o.draft == "" {
-		return nil
-	}
-	draft, err := s.load(ctx, a, o.draft, "loading the draft")
+	budget, err := o.limit(s.thread.Device())
 	if err != nil {
 		return err
 	}
-	return s.runner.UseDraft(draft)
+	if err := fits(budget, o.model, o.draft); err != nil {
+		return err
+	}
+	if s.runner, err = s.load(ctx, a, o.model, "loading"); err != nil {
+		return err
+	}
+	runners := []*generate.Runner{s.runner}
+	if o.draft != "" {
+		draft, err := s.load(ctx, a, o.draft, "loading the draft")
+		if err != nil {
+			return err
+		}
+		if err := s.runner.UseDraft(draft); err != nil {
+			return err
+		}
+		runners = append(runners, draft)
+	}
+	return s.thread.Do(ctx, func(_ context.Context, scope *mlx.Scope) error {
+		for _, r := range runners {
+			if o.kvBits == 0 {
+				break
+			}
+			if err := r.Pack(scope, o.kvBits); err != nil {
+				return err
+			}
+		}
+		return s.runner.Limit(budget)
+	})
+}
+
+// limit is the memory budget in bytes.
+func (o *engineOptions) limit(d mlx.Device) (int64, error) {
+	if o.budget != "" {
+		return memory.Parse(o.budget)
+	}
+	n, _, err := memory.Available(d)
+	return n, err
+}
+
+// fits says before anything is read when the weights of checkpoints alone are
+// beyond the budget.
+func fits(budget int64, dirs ...string) error {
+	var weights int64
+	for _, dir := range dirs {
+		files, err := safetensors.OpenDir(dir)
+		if err != nil {
+			continue // no draft, or a fault that loading tells better
+		}
+		for _, name := range files.Names() {
+			t, _, _ := files.Tensor(name)
+			weights += t.Size
+		}
+		if err := files.Close(); err != nil {
+			return err
+		}
+	}
+	if weights > budget {
+		return &generate.MemoryError{Limit: budget, Weights: weights}
+	}
+	return nil
 }
 
 // load makes a runner of a checkpoint.
@@ -96,6 +163,9 @@ func (s *session) load(ctx context.Context, a *app, dir, doing string) (*generat
 }
 
 func (s *session) close() error {
+	if s.runner != nil {
+		s.runner.Forget()
+	}
 	for _, m := range s.loaded {
 		m.Close()
 	}

@@ -51,6 +51,9 @@ func failureOf(ctx context.Context, err error) failure {
 	if is[*generate.DraftError](err) {
 		return failure{exitFailed, "take a draft of the same family, with the same tokenizer"}
 	}
+	if is[*generate.MemoryError](err) {
+		return failure{exitFailed, "ask for less (--max-tokens, a shorter prompt), hold it in less (--kv-bits 8), or give more: --memory-budget SIZE"}
+	}
 	if is[*generate.ContextError](err) {
 		return failure{exitFailed, "give a shorter prompt"}
 	}

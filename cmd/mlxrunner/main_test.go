@@ -32,7 +32,7 @@ func TestRun(t *testing.T) {
 // The object's keys are a contract.
 func TestRunJSON(t *testing.T) {
 	mlxtest.Library(t)
-	for _, extra := range [][]string{nil, {"--lookup", "4"}, {"--draft", tiny, "--draft-tokens", "3"}} {
+	for _, extra := range [][]string{nil, {"--lookup", "4"}, {"--draft", tiny, "--draft-tokens", "3"}, {"--kv-bits", "8", "--memory-budget", "64MiB"}} {
 		code, out, err := mlxrunner("", append([]string{"run", "--model", tiny, "--prompt", "Hello!", "--chat", "--json"}, extra...)...)
 		if code != exitDone || err != "" {
 			t.Fatalf("%d, %s, %s", code, out, err)
@@ -96,6 +96,10 @@ func TestFailures(t *testing.T) {
 		{[]string{"run", "--model", tiny, "--prompt", "x", "--draft", tiny, "--lookup", "2"}, exitUsage, false, []string{"both guess"}},
 		{[]string{"run", "--model", tiny, "--prompt", "x", "--draft", tiny, "--draft-tokens", "0"}, exitUsage, false, []string{"--draft-tokens"}},
 		{[]string{"run", "--model", tiny, "--prompt", "x", "--draft", empty}, exitFailed, true, []string{"config.json", "hint: name a folder"}},
+		{[]string{"run", "--model", tiny, "--prompt", "x", "--kv-bits", "3"}, exitUsage, false, []string{"--kv-bits is 3"}},
+		{[]string{"run", "--model", tiny, "--prompt", "x", "--memory-budget", "much"}, exitUsage, false, []string{"--memory-budget", "512MiB"}},
+		{[]string{"run", "--model", tiny, "--prompt", "x", "--memory-budget", "1MiB"}, exitFailed, true, []string{"the weights take 1.1 MiB: the memory budget is 1.0 MiB", "--memory-budget SIZE"}},
+		{[]string{"run", "--model", tiny, "--prompt", "x", "--max-tokens", "900", "--memory-budget", "1500KiB"}, exitFailed, true, []string{"keys and values of 902 tokens need 1.0 MiB", "hint: ask for less"}},
 		{[]string{"run", "--fast"}, exitUsage, false, []string{"--fast"}},
 		{[]string{"show"}, exitUsage, false, nil},
 		{[]string{"show", empty}, exitFailed, false, []string{"config.json", "hint: name a folder"}},

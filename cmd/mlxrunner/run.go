@@ -175,12 +175,15 @@ func report(s *session, r generate.Result, memory mlx.Memory) runReport {
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func tellStatistics(a *app, s *session, r generate.Result) {
-	guessed := ""
+	guessed, known := "", ""
+	if r.Cached > 0 {
+		known = fmt.Sprintf(" (%d of them known)", r.Cached)
+	}
 	if r.Guessed > 0 {
 		guessed = fmt.Sprintf(", %d of %d guesses right", r.Accepted, r.Guessed)
 	}
-	a.voice.say("%d tokens in %.0f ms, then %d at %.1f a second%s (%s); loading took %.0f ms",
-		r.Prompt, milliseconds(r.FirstToken), len(r.Tokens), r.DecodeRate(), guessed, r.Finish, milliseconds(s.took))
+	a.voice.say("%d tokens%s in %.0f ms, then %d at %.1f a second%s (%s); loading took %.0f ms",
+		r.Prompt, known, milliseconds(r.FirstToken), len(r.Tokens), r.DecodeRate(), guessed, r.Finish, milliseconds(s.took))
 }
 
 // converse answers lines of the input, each with all that was said before.
@@ -189,6 +192,7 @@ func converse(ctx context.Context, a *app, s *session, o runOptions) error {
 	if err != nil {
 		return err
 	}
+	s.runner.Prefixes = 1 // what was said is not read again
 	var said []chat.Message
 	lines := bufio.NewReader(a.stdin)
 	for {

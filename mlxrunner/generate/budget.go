@@ -2,9 +2,11 @@ package generate
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"payload/mlx"
+	"payload/mlx/quant"
 	"payload/mlxrunner/cache"
 	"payload/mlxrunner/memory"
 )
@@ -76,6 +78,25 @@ func (r *Runner) empty() (*cache.Cache, error) {
 		return c, nil
 	}
 	return c, c.Pack(r.KV)
+}
+
+// Pack holds keys and values in groups of 8 or 4 bits from now on: of 64
+// features, or of 32 where heads are no whole number of those. What was kept of
+// earlier requests is forgotten.
+func (r *Runner) Pack(s *mlx.Scope, bits int) error {
+	r.Forget()
+	var errs []error
+	for _, group := range []int{64, 32} {
+		r.KV, r.blank = quant.Params{Mode: quant.Affine, Bits: bits, Group: group}, nil
+		trial := mlx.NewScope(s.Stream())
+		err := r.measure(trial)
+		if err = errors.Join(err, trial.Close()); err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	r.KV = quant.Params{}
+	return errs[len(errs)-1]
 }
 
 // measure learns how much memory a token takes: a step is built, not computed.

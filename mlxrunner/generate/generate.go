@@ -44,7 +44,7 @@ type Runner struct {
 	Context int   // tokens that prompt and text may have together; 0 has no limit
 	Vocab   int
 
-	KV       quant.Params // how keys and values are held; none is as they are computed
+	KV       quant.Params // how keys and values are held, by Pack; none is as they are computed
 	Prefixes int          // so many requests are remembered for those that begin alike; 0 is none
 
 	draft    *Runner // guesses for requests that ask for it
