@@ -63,9 +63,15 @@ func most(tb testing.TB, s *mlx.Scope, r *Runner, q Request) (Result, int64) {
 	return got, most
 }
 
-// A token of the tiny model takes 3 layers * 1 head * 64 features, twice, in
-// half floats.
-const tokenBytes = 3 * 64 * 2 * 2
+// tokenBytes is what a token of the model takes; the tiny one has three layers,
+// of which one is there twice while it grows.
+func tokenBytes(tb testing.TB, s *mlx.Scope, r *Runner) int64 {
+	tb.Helper()
+	if err := r.measure(s); err != nil {
+		tb.Fatal(err)
+	}
+	return r.blank.Needs(256, 1) / 256 * 3 / 4
+}
 
 // Requests stay within the budget, with what is kept of others and with the pool:
 // what is kept goes when there is no room for both.
@@ -73,7 +79,7 @@ func TestRequestsStayWithinTheBudget(t *testing.T) {
 	s, r := runner(t)
 	t.Cleanup(r.Forget)
 	r.Prefixes, r.Context = 100, 0
-	limit := limited(t, r, 2<<20) // room for about 1,800 tokens
+	limit := limited(t, r, 2700*tokenBytes(t, s, r)) // room for 1,800 tokens
 	var top, kept int64
 	evicted := 0
 	for i := range 12 {
@@ -107,7 +113,8 @@ func TestTooLargeARequest(t *testing.T) {
 	s, r := runner(t)
 	t.Cleanup(r.Forget)
 	r.Prefixes, r.Context = 4, 0
-	const more = 3 << 18
+	token := tokenBytes(t, s, r)
+	more := 1024 * token // for 672 tokens
 	limit := limited(t, r, more)
 	prompt := r.encode(t, "The harbour of Senn wakes before the sun and the gulls")
 	small := Request{Prompt: prompt, MaxTokens: 20, IgnoreEnd: true}
@@ -127,7 +134,7 @@ func TestTooLargeARequest(t *testing.T) {
 			tokens = len(q.Prompt) + ReleaseEvery + 1
 		}
 		steps := int64((tokens + 255) / 256 * 256)
-		if full.Tokens != tokens || full.Need != steps*tokenBytes*4/3 || full.Free > more || full.Free < more/2 || full.Limit != limit || full.Weights != limit-more {
+		if full.Tokens != tokens || full.Need != steps*token*4/3 || full.Free > more || full.Free < more/2 || full.Limit != limit || full.Weights != limit-more {
 			t.Errorf("%+v", full)
 		}
 		t.Log(err)
@@ -148,7 +155,7 @@ func TestTextEndsWithMemory(t *testing.T) {
 	s, r := runner(t)
 	t.Cleanup(r.Forget)
 	r.Prefixes, r.Context = 4, 0
-	limit := limited(t, r, 1<<20)
+	limit := limited(t, r, 1400*tokenBytes(t, s, r))
 	prompt := r.encode(t, "The harbour of Senn wakes before the sun and the gulls")
 	for i := range 2 { // the second has to push the first out
 		prompt[0] = 30 + i
@@ -166,10 +173,14 @@ func TestTextEndsWithMemory(t *testing.T) {
 // Weights that leave no room are refused.
 func TestWeightsBeyondTheBudget(t *testing.T) {
 	_, r := runner(t)
-	err := r.Limit(1 << 20)
+	m, err := mlx.MemoryInUse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = r.Limit(m.Active)
 	var full *MemoryError
 	if !errors.As(err, &full) {
 		t.Errorf("%v", err)
 	}
-	mlxtest.Fails(t, err, "the weights take 1.1 MiB", "the memory budget is 1.0 MiB")
+	mlxtest.Fails(t, err, "the weights take "+memory.Text(m.Active), "the memory budget is "+memory.Text(m.Active))
 }

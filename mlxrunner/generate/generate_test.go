@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -427,98 +426,6 @@ func TestGuess(t *testing.T) {
 			t.Errorf("guess(%v, %d) = %v, want %v", c.text, c.n, got, c.want)
 		}
 	}
-}
-
-// What MLX keeps for reuse stays small over a long generation, however many
-// tokens a round has. Where a release waits for a multiple to be hit exactly,
-// rounds step over it, and buffers pile up: this test sees that.
-func TestMemoryStaysFlat(t *testing.T) {
-	s, r := runner(t)
-	r.Context = 0 // text far past it is senseless, which is no matter here
-	before, err := mlx.SetCacheLimit(1 << 40)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _, _ = mlx.SetCacheLimit(before) }()
-	prompt := r.encode(t, "The harbour of Senn wakes")
-	const tokens = 10*ReleaseEvery + 300
-	exact := func(_, after int) bool { return after%ReleaseEvery == 0 }
-	for _, c := range []struct {
-		name   string
-		due    func(before, after int) bool
-		lookup int
-		flat   bool
-	}{
-		{"plain", crosses, 0, true},
-		{"several tokens a round", crosses, 4, true},
-		{"several tokens a round, released at exact multiples", exact, 4, false},
-	} {
-		r.due = c.due
-		pools, footprint := pools(t, s, r, Request{Prompt: prompt, MaxTokens: tokens, IgnoreEnd: true, Lookup: c.lookup})
-		most := slices.Max(pools[1:])
-		t.Logf("%s: pool after the boundaries %s KiB, most %d KiB; footprint %+d KiB", c.name, kib(pools), most>>10, footprint>>10)
-		// The pool right after a boundary holds what one round freed.
-		if flat := most <= poolLimit; flat != c.flat {
-			t.Errorf("%s: the pool reached %d KiB after a boundary, limit %d", c.name, most>>10, poolLimit>>10)
-		}
-		if c.flat && footprint > 16<<20 {
-			t.Errorf("%s: the footprint grew by %d KiB", c.name, footprint>>10)
-		}
-	}
-}
-
-// poolLimit is above what the rounds right after a boundary free (a third of
-// it), and far below what ten growths of the cache leave behind (20 times).
-const poolLimit = 1 << 20
-
-// pools generates and gives the pool's size at the first round after each
-// multiple of ReleaseEvery, and by how much the process grew from the second
-// to the end.
-func pools(t *testing.T, s *mlx.Scope, r *Runner, q Request) (sizes []int64, footprint int64) {
-	t.Helper()
-	n, next := 0, ReleaseEvery+16
-	var first, last int64
-	_, err := r.Generate(context.Background(), s, q, Hooks{Piece: func(p Piece) error {
-		if n += len(p.Tokens); n < next {
-			return nil
-		}
-		next += ReleaseEvery
-		m, err := mlx.MemoryInUse()
-		sizes, last = append(sizes, m.Cache), resident()
-		if len(sizes) == 2 {
-			first = last
-		}
-		return err
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(sizes) < 10 {
-		t.Fatalf("only %d boundaries in %d tokens", len(sizes), n)
-	}
-	return sizes, last - first
-}
-
-func kib(sizes []int64) string {
-	out := make([]string, len(sizes))
-	for i, n := range sizes {
-		out[i] = fmt.Sprint(n >> 10)
-	}
-	return strings.Join(out, " ")
-}
-
-// resident is the process's memory in bytes, 0 where it can't be told.
-func resident() int64 {
-	runtime.GC()
-	text, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0
-	}
-	var size, pages int64
-	if _, err := fmt.Sscan(string(text), &size, &pages); err != nil {
-		return 0
-	}
-	return pages * int64(os.Getpagesize())
 }
 
 func BenchmarkDecode(b *testing.B) {

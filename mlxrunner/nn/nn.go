@@ -129,12 +129,12 @@ func (a *Attention) Forward(s *mlx.Scope, x *mlx.Array, kv *cache.KV, see mlx.At
 		q, k = a.Rope.Forward(s, q, kv.Offset(), tokens), a.Rope.Forward(s, k, kv.Offset(), tokens)
 	}
 	see.Scale, see.Sinks = a.Scale, a.Sinks
-	y := a.attend(s, q, k, v, kv, see)
+	y := a.look(s, q, k, v, kv, see)
 	return a.O.Forward(s, s.Reshape(s.Transpose(y, 0, 2, 1, 3), batch, length, a.Heads*a.HeadDim))
 }
 
-// attend adds keys and values to the cache and gives what queries find there.
-func (a *Attention) attend(s *mlx.Scope, q, k, v *mlx.Array, kv *cache.KV, see mlx.Attention) *mlx.Array {
+// look adds keys and values to the cache and gives what queries find there.
+func (a *Attention) look(s *mlx.Scope, q, k, v *mlx.Array, kv *cache.KV, see mlx.Attention) *mlx.Array {
 	if how, packed := kv.Packing(); packed {
 		keys, values := kv.UpdatePacked(s, k, v)
 		keys, values = apart(s, keys), apart(s, values)
