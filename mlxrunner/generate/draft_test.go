@@ -3,7 +3,6 @@ package generate
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -115,24 +114,6 @@ func TestEveryPatternOfGuesses(t *testing.T) {
 			t.Errorf("%d rounds, %d of %d guesses right, %d tokens", got.Rounds, got.Accepted, got.Guessed, len(got.Tokens))
 		}
 	}
-}
-
-// rough loads the tiny model with weights that lost most of their digits: it
-// guesses well, and not always.
-func rough(tb testing.TB, s *mlx.Scope) *Runner {
-	tb.Helper()
-	dir := filepath.Join(tiny, "safetensors")
-	half := mlx.BFloat16
-	m, err := model.Load(context.Background(), s, dir, model.Options{Float: &half})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(m.Close)
-	r, err := Open(dir, m)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return r
 }
 
 // A real draft changes how fast text comes, never which, drawn or not.

@@ -79,8 +79,21 @@ func runner(tb testing.TB) (*mlx.Scope, *Runner) {
 
 func load(tb testing.TB, s *mlx.Scope) *Runner {
 	tb.Helper()
+	return loadAs(tb, s, nil)
+}
+
+// rough loads the tiny model with weights that lost most of their digits: as a
+// draft it guesses well, and not always.
+func rough(tb testing.TB, s *mlx.Scope) *Runner {
+	tb.Helper()
+	half := mlx.BFloat16
+	return loadAs(tb, s, &half)
+}
+
+func loadAs(tb testing.TB, s *mlx.Scope, dtype *mlx.Dtype) *Runner {
+	tb.Helper()
 	dir := filepath.Join(tiny, "safetensors")
-	m, err := model.Load(context.Background(), s, dir, model.Options{})
+	m, err := model.Load(context.Background(), s, dir, model.Options{Float: dtype})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -214,7 +227,8 @@ func TestLookupGivesThePlainText(t *testing.T) {
 	}
 }
 
-// Eight callers share one model and its thread, and each gets its own text.
+// Eight callers share one model, its draft, what is kept and their thread, and
+// each gets its own text.
 func TestShared(t *testing.T) {
 	mlxtest.Library(t)
 	thread, err := mlxthread.Start(mlx.CPU)
@@ -239,21 +253,33 @@ func TestShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	d, err := Open(dir, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.UseDraft(d); err != nil {
+		t.Fatal(err)
+	}
+	r.Prefixes = 3
+	defer r.Forget()
 	all := expected(t).Completions
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			c := all[i%len(all)]
-			prompt, err := r.Tok.Encode(c.Prompt, true)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			got, err := mlxthread.Call(ctx, thread, func(ctx context.Context, s *mlx.Scope) (Result, error) {
-				return r.Generate(ctx, s, Request{Prompt: prompt, MaxTokens: c.Predict}, Hooks{})
-			})
-			if err != nil || got.Text != c.Text {
-				t.Errorf("%s: %q, %v", c.Name, got.Text, err)
+			for n := range 3 {
+				c := all[(i+n)%len(all)]
+				prompt, err := r.Tok.Encode(c.Prompt, true)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				by := []Request{{}, {Lookup: 3}, {Draft: 3}}[(i+n)%3]
+				got, err := mlxthread.Call(ctx, thread, func(ctx context.Context, s *mlx.Scope) (Result, error) {
+					return r.Generate(ctx, s, Request{Prompt: prompt, MaxTokens: c.Predict, Lookup: by.Lookup, Draft: by.Draft}, Hooks{})
+				})
+				if err != nil || got.Text != c.Text {
+					t.Errorf("%s: %q, %v", c.Name, got.Text, err)
+				}
 			}
 		})
 	}
@@ -278,20 +304,25 @@ func TestSeeds(t *testing.T) {
 // no part of it is streamed.
 func TestStopStrings(t *testing.T) {
 	s, r := runner(t)
+	if err := r.UseDraft(rough(t, s)); err != nil {
+		t.Fatal(err)
+	}
 	c := expected(t).Completions[0]
 	for _, stop := range []string{"the gulls", ".", " sun", "e rope mak", "ulls, then the rope"} {
-		var streamed string
-		got, err := r.Generate(context.Background(), s, Request{Prompt: r.encode(t, c.Prompt), MaxTokens: c.Predict, Stop: []string{"never", stop}},
-			Hooks{Piece: func(p Piece) error { streamed += p.Text; return nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, _, found := strings.Cut(c.Text, stop)
-		if !found {
-			t.Fatalf("%q is not in the text", stop)
-		}
-		if got.Text != want || streamed != want || got.Finish != StopEnd || got.StopText != stop {
-			t.Errorf("%q: %q (%s, %q), streamed %q, want %q", stop, got.Text, got.Finish, got.StopText, streamed, want)
+		for _, q := range []Request{{}, {Lookup: 5}, {Draft: 5}} { // it may lie within a round
+			var streamed string
+			q.Prompt, q.MaxTokens, q.Stop = r.encode(t, c.Prompt), c.Predict, []string{"never", stop}
+			got, err := r.Generate(context.Background(), s, q, Hooks{Piece: func(p Piece) error { streamed += p.Text; return nil }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, _, found := strings.Cut(c.Text, stop)
+			if !found {
+				t.Fatalf("%q is not in the text", stop)
+			}
+			if got.Text != want || streamed != want || got.Finish != StopEnd || got.StopText != stop {
+				t.Errorf("%q: %q (%s, %q), streamed %q, want %q", stop, got.Text, got.Finish, got.StopText, streamed, want)
+			}
 		}
 	}
 }
