@@ -172,7 +172,7 @@ func (r *Runner) Generate(ctx context.Context, s *mlx.Scope, q Request, hooks Ho
 // begin takes over what is remembered of the prompt, and sees that the rest has
 // room.
 func (g *generation) begin(s *mlx.Scope) (err error) {
-	if g.memories, err = g.recall(s, g.Prompt); err != nil {
+	if g.memories, err = g.recall(s, g.Prompt, g.Draft > 0); err != nil {
 		return err
 	}
 	g.result.Cached = g.kv.Offset()

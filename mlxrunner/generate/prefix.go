@@ -63,8 +63,9 @@ func (p *prefix) usable(prompt []int) int {
 
 // recall gives what is remembered of the beginning of a prompt. What an earlier
 // request left is taken as it is where the prompt goes on from its end, as a
-// conversation does; else it stays for others and a fork of it is given.
-func (r *Runner) recall(s *mlx.Scope, prompt []int) (memories, error) {
+// conversation does; else it stays for others and a fork of it is given, of the
+// draft's memory only where that will be written to.
+func (r *Runner) recall(s *mlx.Scope, prompt []int, draft bool) (memories, error) {
 	best, most := -1, 0
 	for i, p := range r.prefixes {
 		if n := p.usable(prompt); n > most {
@@ -86,7 +87,7 @@ func (r *Runner) recall(s *mlx.Scope, prompt []int) (memories, error) {
 		return memories{}, err
 	}
 	m := memories{kv: kv, forked: true}
-	if p.draft != nil {
+	if draft && p.draft != nil {
 		// A draft that can't be taken back so far reads the prompt again.
 		if draft, err := p.draft.Fork(s, min(most, p.draft.Offset())); err == nil {
 			m.draft = draft
@@ -146,6 +147,7 @@ func (r *Runner) Forget() {
 }
 
 // Kept tells how many earlier requests are remembered, and their size in bytes.
+// As all of a Runner, it is called on the models' thread.
 func (r *Runner) Kept() (requests int, bytes int64) {
 	for _, p := range r.prefixes {
 		bytes += p.bytes()

@@ -170,6 +170,9 @@ func (a *Attention) stepwise(s *mlx.Scope, q *mlx.Array, keys int, see mlx.Atten
 		mask = s.Tri(mlx.Bool, length, keys, keys-length)
 	}
 	if mask != nil {
+		if mask.Dims() > 3 { // of a batch: it has no axis for the queries of one head of keys
+			mask = s.ExpandDims(mask, 2)
+		}
 		scores = s.Where(mask, scores, s.Like(scores, math.Inf(-1)))
 	}
 	if see.Sinks == nil {
