@@ -19,9 +19,9 @@ import (
 func main() {
 	runs := flag.Int("runs", 3, "interleaved cold builds of each kind")
 	preset := flag.String("preset", "cpu_ci", "the preset whose build folder is used; it must have been built")
-	python := flag.String("mlx-python", "", "a Python that has MLX: only then are the bindings of MLX measured, with bin/mlxbench")
+	python := flag.String("mlx-python", "", "a Python that has MLX and mlx-lm: only then are the bindings of MLX and mlxrunner measured, with bin/mlxbench and bin/mlxrunner")
 	target := flag.String("target", "ggml-cpu-x64", "what the cold builds compile")
-	only := flag.String("only", "", "one row alone: mlx, source, series, noop or cold")
+	only := flag.String("only", "", "one row alone: mlx, runner, source, series, noop or cold")
 	flag.Parse()
 	b := bench{exe: "bin/payload", preset: *preset, target: *target, python: *python}
 	err := b.all(context.Background(), *runs, *only)
@@ -41,6 +41,7 @@ func (b bench) all(ctx context.Context, runs int, only string) error {
 		do   func() error
 	}{
 		{"mlx", func() error { return b.mlx(ctx) }},
+		{"runner", func() error { return b.runner(ctx) }},
 		{"source", func() error { return b.source(ctx) }},
 		{"series", func() error { return b.series(ctx, 5) }},
 		{"noop", func() error { return b.noop(ctx) }},

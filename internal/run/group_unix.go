@@ -3,7 +3,9 @@
 package run
 
 import (
+	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -41,4 +43,16 @@ func signalName(exit *exec.ExitError) string {
 		return ""
 	}
 	return unix.SignalName(status.Signal())
+}
+
+// peak reads ru_maxrss, which macOS gives in bytes and others in KiB.
+func peak(state *os.ProcessState) int64 {
+	used, ok := state.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return 0
+	}
+	if runtime.GOOS == "darwin" {
+		return int64(used.Maxrss)
+	}
+	return int64(used.Maxrss) << 10
 }

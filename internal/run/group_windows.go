@@ -1,6 +1,9 @@
 package run
 
-import "os/exec"
+import (
+	"os"
+	"os/exec"
+)
 
 // Windows has no process groups of the POSIX kind; the child alone is stopped.
 func ownGroup(*exec.Cmd) {}
@@ -18,3 +21,5 @@ func killGroup(cmd *exec.Cmd) {
 }
 
 func signalName(*exec.ExitError) string { return "" }
+
+func peak(*os.ProcessState) int64 { return 0 }

@@ -56,6 +56,7 @@ type Result struct {
 	Stderr []byte
 	Took   time.Duration
 	CPU    time.Duration // user and system time of it and of all its children that it waited for
+	Peak   int64         // bytes: the most that it had in RAM, or one of those children; 0 where the system does not tell
 }
 
 // Do runs c to its end. When ctx ends first, the whole process group is
@@ -185,7 +186,7 @@ func (p *Process) Wait() (Result, error) {
 	}
 	res := Result{Stdout: p.stdout.Bytes(), Stderr: p.stderr.Bytes(), Took: time.Since(p.started)}
 	if state := p.cmd.ProcessState; state != nil {
-		res.CPU = state.UserTime() + state.SystemTime()
+		res.CPU, res.Peak = state.UserTime()+state.SystemTime(), peak(state)
 	}
 	p.echo.after(p.args, res.Took, err)
 	if err == nil {
