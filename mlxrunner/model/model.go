@@ -91,8 +91,9 @@ func (l *Loaded) Close() { l.weights.free() }
 
 // Options are choices of loading.
 type Options struct {
-	// Float is what plain weights are converted to: mlx.Float32, say. nil
-	// leaves them as they are stored.
+	// Float is what floats are converted to. nil is float32 on the processor,
+	// which computes half floats several times slower, and else leaves them as
+	// they are stored.
 	Float *mlx.Dtype
 	// Progress is told the bytes read and to be read; it may be nil.
 	Progress func(done, total int64)
@@ -121,6 +122,12 @@ func Load(ctx context.Context, s *mlx.Scope, dir string, o Options) (*Loaded, er
 	return loaded, nil
 }
 
+// processed is a model that can be rearranged for the processor: it gives the
+// arrays that it made and those that it needs no more.
+type processed interface {
+	ForProcessor(s *mlx.Scope) (made, gone []*mlx.Array)
+}
+
 func finish(ctx context.Context, config *Config, build Build, w *Weights, o Options) (*Loaded, error) {
 	m, err := build(config, w)
 	if err != nil {
@@ -128,6 +135,9 @@ func finish(ctx context.Context, config *Config, build Build, w *Weights, o Opti
 	}
 	if err := w.done(); err != nil {
 		return nil, err
+	}
+	if p, ok := m.(processed); ok && w.onProcessor() {
+		w.exchange(p.ForProcessor(w.Scope))
 	}
 	w.letGo()
 	bytes, err := w.read(ctx, o.Progress)

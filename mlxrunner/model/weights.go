@@ -43,6 +43,10 @@ func openWeights(s *mlx.Scope, dir string, q quant.Config, o Options) (*Weights,
 	}
 	defer func() { _ = files.Close() }() // only read
 	w := &Weights{Scope: s, quant: q, float: o.Float, all: map[string]*mlx.Array{}, taken: map[string]bool{}}
+	if w.float == nil && w.onProcessor() {
+		w.float = new(mlx.Dtype)
+		*w.float = mlx.Float32
+	}
 	for _, file := range files.Files {
 		part, err := s.LoadSafetensors(file.Path)
 		if err != nil {
@@ -58,6 +62,8 @@ func openWeights(s *mlx.Scope, dir string, q quant.Config, o Options) (*Weights,
 	}
 	return w, nil
 }
+
+func (w *Weights) onProcessor() bool { return w.Scope.Stream().Device().Kind == mlx.KindCPU }
 
 // Err gives the first fault.
 func (w *Weights) Err() error { return errors.Join(w.err, w.Scope.Err()) }
@@ -100,10 +106,15 @@ func (w *Weights) floats(name string, a *mlx.Array, shape ...int) *mlx.Array {
 	if !slices.Equal(a.Shape(), shape) {
 		return w.fail(name, "has the shape %v, want %v", a.Shape(), shape)
 	}
-	if w.float != nil && a.Dtype() != *w.float {
-		a = w.Scope.AsType(a, *w.float)
+	return w.Keep(w.converted(a))
+}
+
+// converted gives floats as they are wanted, and what holds none as it is.
+func (w *Weights) converted(a *mlx.Array) *mlx.Array {
+	if w.float == nil || a == nil || !a.Dtype().Float() || a.Dtype() == *w.float {
+		return a
 	}
-	return w.Keep(a)
+	return w.Scope.AsType(a, *w.float)
 }
 
 // raw takes a tensor as it stands.
@@ -136,9 +147,9 @@ func (w *Weights) Matrix(path string, rows, columns int) nn.Matrix {
 	if !packed {
 		w.fail(path+".scales", "is there, but config.json says nothing of how the layer is quantised")
 	}
-	p := mlx.Quantized{Weights: w.Keep(w.raw(path + ".weight")), Scales: w.Keep(w.raw(path + ".scales"))}
+	p := mlx.Quantized{Weights: w.Keep(w.raw(path + ".weight")), Scales: w.Keep(w.converted(w.raw(path + ".scales")))}
 	if how.HasBiases() {
-		p.Biases = w.Keep(w.raw(path + ".biases"))
+		p.Biases = w.Keep(w.converted(w.raw(path + ".biases")))
 	}
 	if w.Err() != nil {
 		return nn.Matrix{}
@@ -193,9 +204,9 @@ func (w *Weights) Bank(stacked, apart, name string, experts, in, out int) nn.Ban
 	if !packed {
 		w.fail(path+".scales", "is there, but config.json says nothing of how the layer is quantised")
 	}
-	p := mlx.Quantized{Weights: w.Keep(one("weight")), Scales: w.Keep(one("scales"))}
+	p := mlx.Quantized{Weights: w.Keep(one("weight")), Scales: w.Keep(w.converted(one("scales")))}
 	if how.HasBiases() {
-		p.Biases = w.Keep(one("biases"))
+		p.Biases = w.Keep(w.converted(one("biases")))
 	}
 	if w.Err() != nil {
 		return nn.Bank{}
@@ -341,6 +352,16 @@ func (w *Weights) done() error {
 	return nil
 }
 
+// exchange makes the model the owner of made in place of gone.
+func (w *Weights) exchange(made, gone []*mlx.Array) {
+	no := func(a *mlx.Array) bool { return slices.Contains(gone, a) }
+	w.order = append(slices.DeleteFunc(w.order, no), made...)
+	w.views = slices.DeleteFunc(w.views, no)
+	for _, a := range gone {
+		a.Free()
+	}
+}
+
 // letGo frees what the model does not hold itself, such as a tensor that was
 // converted: once read, it would lie in memory beside what was made of it.
 func (w *Weights) letGo() {
@@ -356,9 +377,10 @@ func (w *Weights) letGo() {
 	w.all = nil
 }
 
-// batch is how many bytes are read at once: enough to keep a disk busy, little
-// enough to be stopped in time.
-const batch = 64 << 20
+// batch is how many bytes are read at once, while those before are waited for:
+// enough to keep a disk busy, little enough that what is converted on the way
+// takes no memory to speak of.
+const batch = 8 << 20
 
 // read brings the weights in and gives their size.
 func (w *Weights) read(ctx context.Context, progress func(done, total int64)) (int64, error) {
@@ -366,22 +388,40 @@ func (w *Weights) read(ctx context.Context, progress func(done, total int64)) (i
 	for _, a := range w.order {
 		total += int64(a.Bytes())
 	}
+	var before []*mlx.Array // under way
+	wait := func() error {
+		if err := w.Scope.Eval(before...); err != nil {
+			return err
+		}
+		for _, a := range before {
+			done += int64(a.Bytes())
+		}
+		if progress != nil {
+			progress(done, total)
+		}
+		return mlx.ClearCache() // what was converted
+	}
 	for from := 0; from < len(w.order); {
 		if err := ctx.Err(); err != nil {
 			return 0, fmt.Errorf("reading weights, %d of %d bytes done: %w", done, total, err)
 		}
-		to, size := from, int64(0)
+		to, size := from, 0
 		for to < len(w.order) && (to == from || size < batch) {
-			size += int64(w.order[to].Bytes())
+			size += w.order[to].Bytes()
 			to++
 		}
-		if err := w.Scope.Eval(w.order[from:to]...); err != nil {
+		if err := w.Scope.AsyncEval(w.order[from:to]...); err != nil {
 			return 0, err
 		}
-		from, done = to, done+size
-		if progress != nil {
-			progress(done, total)
+		if from > 0 {
+			if err := wait(); err != nil {
+				return 0, err
+			}
 		}
+		before, from = w.order[from:to], to
+	}
+	if err := wait(); err != nil {
+		return 0, err
 	}
 	if err := w.Scope.Eval(w.views...); err != nil {
 		return 0, err

@@ -68,14 +68,25 @@ func (d *Decoder) windows() []int {
 
 // Forward gives logits [batch, length, vocabulary] for tokens [batch, length].
 func (d *Decoder) Forward(s *mlx.Scope, tokens *mlx.Array, c *cache.Cache) *mlx.Array {
-	x := d.Embed.Forward(s, tokens)
-	if d.EmbedScale != 0 {
-		x = s.Multiply(x, s.Like(x, d.EmbedScale))
+	if d.single(s, tokens) {
+		return d.step(s, tokens, c)
 	}
+	x := d.scale(s, d.Embed.Forward(s, tokens))
 	sees := Masks(s, c, d.windows(), tokens.Dim(1))
 	for i, b := range d.Blocks {
 		x = b.forward(s, x, c.Layers[i], sees[b.Window])
 	}
+	return d.logits(s, x)
+}
+
+func (d *Decoder) scale(s *mlx.Scope, x *mlx.Array) *mlx.Array {
+	if d.EmbedScale == 0 {
+		return x
+	}
+	return s.Multiply(x, s.Like(x, d.EmbedScale))
+}
+
+func (d *Decoder) logits(s *mlx.Scope, x *mlx.Array) *mlx.Array {
 	return softCap(s, d.Head.Forward(s, d.Norm.Forward(s, x)), d.SoftCap)
 }
 

@@ -18,8 +18,9 @@ import (
 
 // Matrix is a weight of rows and columns as a checkpoint has it, packed or not.
 type Matrix struct {
-	plain  *mlx.Array // [rows, columns]
-	turned *mlx.Array // the same memory, [columns, rows]
+	plain  *mlx.Array // [rows, columns]; nil where only turned is there
+	turned *mlx.Array // [columns, rows]: the same memory, unless it was turned for the processor
+	part   bool       // of the memory of another matrix
 	packed mlx.Quantized
 	how    quant.Params
 }
@@ -36,7 +37,7 @@ func (m Matrix) Rows(s *mlx.Scope, from, to int, keep func(*mlx.Array) *mlx.Arra
 	part := func(a *mlx.Array) *mlx.Array { return keep(s.SliceAxis(a, 0, from, to)) }
 	if m.plain != nil {
 		plain := part(m.plain)
-		return Plain(plain, keep(s.Transpose(plain)))
+		return Matrix{plain: plain, turned: keep(s.Transpose(plain)), part: true}
 	}
 	packed := mlx.Quantized{Weights: part(m.packed.Weights), Scales: part(m.packed.Scales)}
 	if m.packed.Biases != nil {
@@ -47,7 +48,7 @@ func (m Matrix) Rows(s *mlx.Scope, from, to int, keep func(*mlx.Array) *mlx.Arra
 
 // times gives x [..., columns] multiplied by the matrix transposed: [..., rows].
 func (m Matrix) times(s *mlx.Scope, x *mlx.Array) *mlx.Array {
-	if m.plain != nil {
+	if m.turned != nil {
 		return s.Matmul(x, m.turned)
 	}
 	return s.QuantizedMatmul(x, m.packed, true, m.how)
@@ -99,10 +100,15 @@ func (e *Embedding) Head(s *mlx.Scope, x *mlx.Array) *mlx.Array { return e.Weigh
 type RMSNorm struct {
 	Weight *mlx.Array
 	Eps    float32
+
+	scaled, least *mlx.Array // for the processor
 }
 
 // Forward normalises the last axis.
 func (n *RMSNorm) Forward(s *mlx.Scope, x *mlx.Array) *mlx.Array {
+	if n.scaled != nil && x.Dims() == 2 && x.Dim(0) == 1 && x.Dtype() == mlx.Float32 {
+		return n.row(s, x)
+	}
 	return s.RMSNorm(x, n.Weight, n.Eps)
 }
 
@@ -209,8 +215,11 @@ type MLP struct {
 }
 
 // Forward gives [..., hidden] for x of that shape.
-func (m *MLP) Forward(s *mlx.Scope, x *mlx.Array) *mlx.Array {
-	return m.Down.Forward(s, s.Multiply(m.Act(s, m.Gate.Forward(s, x)), m.Up.Forward(s, x)))
+func (m *MLP) Forward(s *mlx.Scope, x *mlx.Array) *mlx.Array { return m.Down.Forward(s, m.inner(s, x)) }
+
+// inner gives what Down is applied to.
+func (m *MLP) inner(s *mlx.Scope, x *mlx.Array) *mlx.Array {
+	return s.Multiply(m.Act(s, m.Gate.Forward(s, x)), m.Up.Forward(s, x))
 }
 
 // Activation is a function of each element.

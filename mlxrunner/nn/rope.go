@@ -226,6 +226,8 @@ type Rope struct {
 	long       *mlx.Array // longrope: wavelengths past the original length
 	original   int
 	multiplier float64
+
+	turn, longTurn []float32 // by how many radians each pair turns a position, as MLX computes it
 }
 
 // NewRope prepares for dims rotated features, pairs half of them apart. keep
@@ -240,28 +242,39 @@ func NewRope(s *mlx.Scope, dims int, p RopeParams, keep func(*mlx.Array) *mlx.Ar
 	}
 	r := &Rope{how: mlx.RoPE{Dims: dims, Base: float32(p.Theta)}, multiplier: multiplier}
 	switch p.Type {
-	case "default":
-	case "linear":
-		r.how.Scale = float32(1 / p.Factor)
+	case "default", "linear":
+		if p.Type == "linear" {
+			r.how.Scale = float32(1 / p.Factor)
+		}
+		r.turn = make([]float32, dims/2)
+		step := float32(math.Log(p.Theta) / float64(dims/2))
+		for i := range r.turn {
+			r.turn[i] = float32(math.Exp(float64(-float32(i) * step)))
+		}
 	default:
-		r.how.Freqs = keep(wavelengths(s, turn))
+		r.how.Freqs, r.turn = wavelengths(s, turn)
+		keep(r.how.Freqs)
 	}
 	if p.Type == "longrope" {
 		long, _, err := p.Frequencies(dims, p.Original+1)
 		if err != nil {
 			return nil, err
 		}
-		r.long, r.original = keep(wavelengths(s, long)), p.Original
+		r.long, r.longTurn = wavelengths(s, long)
+		keep(r.long)
+		r.original = p.Original
 	}
 	return r, s.Err()
 }
 
-func wavelengths(s *mlx.Scope, turn []float64) *mlx.Array {
-	out := make([]float32, len(turn))
+// wavelengths gives the inverse of turn, and the inverse of that as MLX has it.
+func wavelengths(s *mlx.Scope, turn []float64) (*mlx.Array, []float32) {
+	out, back := make([]float32, len(turn)), make([]float32, len(turn))
 	for i, f := range turn {
 		out[i] = float32(1 / f)
+		back[i] = 1 / out[i]
 	}
-	return mlx.New(s, out)
+	return mlx.New(s, out), back
 }
 
 // Forward turns x [batch, heads, length, features], whose first position is

@@ -81,3 +81,21 @@ func array(s *mlx.Scope, ids []int) *mlx.Array {
 	}
 	return mlx.New(s, out, 1, len(ids))
 }
+
+// Half floats become float32 on the processor, unless they are asked for.
+func TestFloatsOfTheProcessor(t *testing.T) {
+	s := mlxtest.Scope(t)
+	half := mlx.Float16
+	for want, o := range map[mlx.Dtype]model.Options{mlx.Float32: {}, half: {Float: &half}} {
+		m, err := model.Load(context.Background(), s, filepath.Join(tiny, "safetensors"), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kv := m.NewCache()
+		if got := m.Forward(s, array(s, []int{5, 6}), kv).Dtype(); got != want {
+			t.Errorf("logits are %v, want %v", got, want)
+		}
+		kv.Free()
+		m.Close()
+	}
+}

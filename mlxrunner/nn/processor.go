@@ -1,0 +1,212 @@
+package nn
+
+import (
+	"math"
+	"sync"
+
+	"payload/mlx"
+	"payload/mlxrunner/cache"
+)
+
+// On the processor MLX has no kernels of its own for norms, positions and
+// attention: it composes a token of over a hundred operations a layer, and each
+// costs several microseconds beside its arithmetic, which for a small model is
+// most of the time. What follows computes the same in some forty. Longer inputs
+// and other devices take the usual way.
+//
+// Matrices are turned in memory besides: the BLAS that MLX's packages bring
+// multiplies a row by columns of a matrix that lies by rows about 1.4 times as
+// fast as by one that lies by columns.
+
+// ForProcessor rearranges the decoder for the processor. It gives the arrays
+// that it made and those that nothing refers to any more.
+func (d *Decoder) ForProcessor(s *mlx.Scope) (made, gone []*mlx.Array) {
+	p := &processor{s: s}
+	for _, b := range d.Blocks {
+		a := b.Attention
+		p.turn(a.Q, a.K, a.V, a.O)
+		if mlp, ok := b.MLP.(*MLP); ok {
+			p.turn(mlp.Gate, mlp.Up, mlp.Down)
+		}
+		p.norm(b.BeforeAttention, b.AfterAttention, b.BeforeMLP, b.AfterMLP)
+	}
+	p.norm(d.Norm)
+	if d.Head.Weight.plain != d.Embed.Weight.plain { // the table gives rows too
+		p.turn(d.Head)
+	}
+	return p.made, p.gone
+}
+
+type processor struct {
+	s          *mlx.Scope
+	made, gone []*mlx.Array
+}
+
+func (p *processor) keep(a *mlx.Array) *mlx.Array {
+	p.made = append(p.made, p.s.Keep(a))
+	return a
+}
+
+// tallest is up to how many rows a matrix is turned. Products with more don't fit
+// the processor's caches and gain nothing, and while it is turned it is there twice.
+const tallest = 1 << 14
+
+// turn lays plain matrices down as columns by rows. Parts of one that was cut
+// up stay: it would be there twice.
+func (p *processor) turn(layers ...*Linear) {
+	for _, l := range layers {
+		m := &l.Weight
+		if m.plain == nil || m.part || m.plain.Dim(0) > tallest {
+			continue
+		}
+		turned := p.keep(p.s.Contiguous(m.turned))
+		p.gone = append(p.gone, m.plain, m.turned)
+		*m = Matrix{turned: turned}
+	}
+}
+
+func (p *processor) norm(norms ...*RMSNorm) {
+	for _, n := range norms {
+		if n == nil || n.Weight.Dtype() != mlx.Float32 {
+			continue
+		}
+		size := float64(n.Weight.Dim(0))
+		n.scaled = p.keep(p.s.Multiply(n.Weight, p.s.Like(n.Weight, math.Sqrt(size))))
+		n.least = p.keep(mlx.New(p.s, []float32{float32(size * float64(n.Eps))}, 1, 1))
+	}
+}
+
+// A turning rotates a single token's features to its position, as a matrix
+// [features, features]: for queries, times the scale of attention, and for keys.
+type turning struct{ queries, keys *mlx.Array }
+
+// widest is up to how many features a matrix is cheaper than the operations.
+const widest = 128
+
+// single tells whether tokens are one, for which there is the shorter way.
+func (d *Decoder) single(s *mlx.Scope, tokens *mlx.Array) bool {
+	return s.Stream().Device().Kind == mlx.KindCPU && tokens.Size() == 1
+}
+
+// step is Forward for one token. Everything has two axes: MLX puts operations
+// around a product of more axes with a matrix.
+func (d *Decoder) step(s *mlx.Scope, token *mlx.Array, c *cache.Cache) *mlx.Array {
+	x := d.scale(s, d.Embed.Forward(s, s.Reshape(token, 1)))
+	turns := d.turnings(s, c)
+	for i, b := range d.Blocks {
+		x = b.step(s, x, c.Layers[i], turns[b.Attention.Rope])
+	}
+	return s.Reshape(d.logits(s, x), 1, 1, -1)
+}
+
+// turnings gives what rotates the next token in each layer, by its Rope.
+func (d *Decoder) turnings(s *mlx.Scope, c *cache.Cache) map[*Rope]turning {
+	out := map[*Rope]turning{}
+	for i, b := range d.Blocks {
+		a, kv := b.Attention, c.Layers[i]
+		if _, ok := out[a.Rope]; ok || !a.steps() {
+			continue
+		}
+		out[a.Rope] = turning{
+			queries: a.Rope.matrix(s, a.HeadDim, kv.Offset(), kv.Length(1), a.Scale),
+			keys:    a.Rope.matrix(s, a.HeadDim, kv.Offset(), kv.Length(1), 1),
+		}
+	}
+	return out
+}
+
+// rooms hold matrices on their way to MLX: a token would leave many KiB behind.
+var rooms = sync.Pool{New: func() any { return new([]float32) }}
+
+// matrix makes [features, features] that rotate and scale a row of features.
+func (r *Rope) matrix(s *mlx.Scope, features, offset, tokens int, scale float32) *mlx.Array {
+	turn := r.turn
+	if r.long != nil && tokens > r.original {
+		turn = r.longTurn
+	}
+	rows := *rooms.Get().(*[]float32)
+	defer rooms.Put(&rows)
+	rows = append(rows[:0], make([]float32, features*features)...)
+	half := r.how.Dims / 2
+	at := float32(offset)
+	if r.how.Scale != 0 {
+		at *= r.how.Scale
+	}
+	by := scale * float32(r.multiplier)
+	for i, f := range turn {
+		sin, cos := math.Sincos(float64(at * f)) // the product is rounded as MLX rounds it
+		rows[i*features+i], rows[(i+half)*features+i+half] = by*float32(cos), by*float32(cos)
+		rows[i*features+i+half], rows[(i+half)*features+i] = by*float32(sin), -by*float32(sin)
+	}
+	for i := r.how.Dims; i < features; i++ {
+		rows[i*features+i] = scale
+	}
+	return mlx.New(s, rows, features, features)
+}
+
+// step is forward for one token, x [1, hidden].
+func (b *Block) step(s *mlx.Scope, x *mlx.Array, kv *cache.KV, turn turning) *mlx.Array {
+	long := func(y *mlx.Array) *mlx.Array { return s.Reshape(y, 1, 1, -1) }
+	short := func(y *mlx.Array) *mlx.Array { return s.Reshape(y, 1, -1) }
+
+	y, a := b.BeforeAttention.Forward(s, x), b.Attention
+	switch {
+	case a.steps() && b.AfterAttention == nil:
+		x = a.O.addTo(s, x, a.step(s, y, kv, turn))
+	case a.steps():
+		x = s.Add(x, b.AfterAttention.Forward(s, a.O.Forward(s, a.step(s, y, kv, turn))))
+	default:
+		y = short(a.Forward(s, long(y), kv, mlx.Attention{}))
+		if b.AfterAttention != nil {
+			y = b.AfterAttention.Forward(s, y)
+		}
+		x = s.Add(x, y)
+	}
+
+	y = b.BeforeMLP.Forward(s, x)
+	mlp, plain := b.MLP.(*MLP)
+	if plain && b.AfterMLP == nil {
+		return mlp.Down.addTo(s, x, mlp.inner(s, y))
+	}
+	y = short(b.MLP.Forward(s, long(y)))
+	if b.AfterMLP != nil {
+		y = b.AfterMLP.Forward(s, y)
+	}
+	return s.Add(x, y)
+}
+
+// steps tells whether step knows all that the attention needs.
+func (a *Attention) steps() bool { return a.Rope != nil && a.Sinks == nil && a.HeadDim <= widest }
+
+// step gives what O is applied to, [1, heads*features], for one token x [1,
+// hidden]. A single query sees all that the cache gives.
+func (a *Attention) step(s *mlx.Scope, x *mlx.Array, kv *cache.KV, turn turning) *mlx.Array {
+	q := s.Reshape(a.Q.Forward(s, x), a.Heads, a.HeadDim)
+	k := s.Reshape(a.K.Forward(s, x), a.KVHeads, a.HeadDim)
+	v := s.Reshape(a.V.Forward(s, x), 1, a.KVHeads, 1, a.HeadDim)
+	if a.QNorm != nil {
+		q = a.QNorm.Forward(s, q)
+	}
+	if a.KNorm != nil {
+		k = a.KNorm.Forward(s, k)
+	}
+	q = s.Reshape(s.Matmul(q, turn.queries), 1, a.KVHeads, a.Heads/a.KVHeads, a.HeadDim)
+	k = s.Reshape(s.Matmul(k, turn.keys), 1, a.KVHeads, 1, a.HeadDim)
+	keys, values := kv.Update(s, k, v)
+	scores := softCap(s, s.Matmul(q, s.SwapAxes(keys, 2, 3)), a.SoftCap)
+	return s.Reshape(s.Matmul(s.Softmax(scores, true, -1), values), 1, a.Heads*a.HeadDim)
+}
+
+// addTo gives x with what Forward gives for y added.
+func (l *Linear) addTo(s *mlx.Scope, x, y *mlx.Array) *mlx.Array {
+	if l.Weight.turned == nil || l.Bias != nil {
+		return s.Add(x, l.Forward(s, y))
+	}
+	return s.AddMM(x, y, l.Weight.turned, 1, 1)
+}
+
+// row normalises x [1, features]: x/sqrt(x·x + n eps) * sqrt(n) w, for n features.
+func (n *RMSNorm) row(s *mlx.Scope, x *mlx.Array) *mlx.Array {
+	sum := s.AddMM(n.least, x, s.Reshape(x, -1, 1), 1, 1)
+	return s.Multiply(s.Multiply(x, s.Rsqrt(sum)), n.scaled)
+}

@@ -1,0 +1,81 @@
+package nn
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"payload/mlx"
+	"payload/mlx/mlxtest"
+)
+
+// The matrix that turns a single token's features is MLX's rotation, for every
+// kind of positions, also far out and where some features don't turn.
+func TestMatrixIsTheRotation(t *testing.T) {
+	s := mlxtest.Scope(t)
+	factors := func(by float64) []float64 {
+		out := make([]float64, 8)
+		for i := range out {
+			out[i] = 1 + by*float64(i)
+		}
+		return out
+	}
+	for name, p := range map[string]RopeParams{
+		"default":  {Type: "default"},
+		"linear":   {Type: "linear", Factor: 4},
+		"llama3":   {Type: "llama3", Factor: 8, LowFactor: 1, HighFactor: 4, Original: 64},
+		"yarn":     {Type: "yarn", Factor: 4, Original: 64, BetaFast: 32, BetaSlow: 1},
+		"longrope": {Type: "longrope", Factor: 4, Original: 4096, ShortF: factors(0.1), LongFactor: factors(2)},
+	} {
+		p.Theta = 10000
+		r, err := NewRope(s, 16, p, func(a *mlx.Array) *mlx.Array { return a })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, features := range []int{16, 24} {
+			row := make([]float32, features)
+			for i := range row {
+				row[i] = rand.Float32() - 0.5
+			}
+			x := mlx.New(s, row, 1, features)
+			for _, offset := range []int{0, 1, 4095, 4096, 60000} {
+				want, err := mlx.Values[float32](s, r.Forward(s, s.Reshape(x, 1, 1, 1, features), offset, offset+1))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := mlx.Values[float32](s, s.Multiply(s.Matmul(x, r.matrix(s, features, offset, offset+1, 0.5)), s.Like(x, 2)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if text := mlxtest.Differ(got, want, mlxtest.Tolerance{Abs: 1e-6 + 2e-7*float64(offset)}); text != "" {
+					t.Errorf("%s, %d features, position %d: %s", name, features, offset, text)
+				}
+			}
+		}
+	}
+}
+
+// A row's norm is that of MLX, of small and of large features.
+func TestRowIsTheNorm(t *testing.T) {
+	s := mlxtest.Scope(t)
+	n := &RMSNorm{Weight: s.Uniform(mlx.Float32, 0.5, 2, s.Key(1), 96), Eps: 1e-5}
+	p := &processor{s: s}
+	p.norm(n, nil)
+	for _, a := range p.made {
+		s.Adopt(a)
+	}
+	for _, size := range []float64{0, 1e-4, 1, 1e4} {
+		x := s.Multiply(s.Uniform(mlx.Float32, -1, 1, s.Key(2), 1, 96), s.Scalar(size, mlx.Float32))
+		got, err := mlx.Values[float32](s, n.row(s, x))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := mlx.Values[float32](s, s.RMSNorm(x, n.Weight, n.Eps))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := mlxtest.Differ(got, want, mlxtest.Tolerance{Abs: 1e-6, Rel: 1e-5}); text != "" || math.IsNaN(float64(got[0])) {
+			t.Errorf("features up to %g: %s", size, text)
+		}
+	}
+}
