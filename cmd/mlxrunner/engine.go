@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"payload/mlxrunner/memory"
 	"payload/mlxrunner/model"
 	_ "payload/mlxrunner/model/architectures"
+	"payload/mlxrunner/tokenizer"
 )
 
 // engineOptions say what is loaded and how it runs, for every verb that
@@ -150,6 +152,7 @@ func fits(budget int64, dirs ...string) error {
 
 // load makes a runner of a checkpoint.
 func (s *session) load(ctx context.Context, a *app, dir, doing string) (*generate.Runner, error) {
+	tok := loadTokenizer(dir)
 	m, err := mlxthread.Call(ctx, s.thread, func(ctx context.Context, scope *mlx.Scope) (*model.Loaded, error) {
 		return model.Load(ctx, scope, dir, model.Options{
 			Progress: func(done, total int64) { a.voice.progress(doing, done, total) },
@@ -159,7 +162,28 @@ func (s *session) load(ctx context.Context, a *app, dir, doing string) (*generat
 		return nil, err
 	}
 	s.loaded = append(s.loaded, m)
-	return generate.Open(dir, m)
+	t := <-tok
+	if t.err != nil {
+		return nil, t.err
+	}
+	return generate.OpenWith(dir, m, t.tok)
+}
+
+type loadedTokenizer struct {
+	tok *tokenizer.Tokenizer
+	err error
+}
+
+// loadTokenizer loads beside the weights. What it took to read the file goes
+// back to the system: it would lie there as long as the model does.
+func loadTokenizer(dir string) <-chan loadedTokenizer {
+	out := make(chan loadedTokenizer, 1)
+	go func() {
+		tok, err := tokenizer.Load(dir)
+		debug.FreeOSMemory()
+		out <- loadedTokenizer{tok, err}
+	}()
+	return out
 }
 
 func (s *session) close() error {

@@ -62,6 +62,11 @@ func Open(dir string, m *model.Loaded) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
+	return OpenWith(dir, m, tok)
+}
+
+// OpenWith is Open for a tokenizer that was loaded meanwhile.
+func OpenWith(dir string, m *model.Loaded, tok *tokenizer.Tokenizer) (*Runner, error) {
 	end, err := EndIDs(dir, m.Config, tok)
 	if err != nil {
 		return nil, err

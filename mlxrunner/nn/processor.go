@@ -104,7 +104,7 @@ func (d *Decoder) turnings(s *mlx.Scope, c *cache.Cache) map[*Rope]turning {
 	out := map[*Rope]turning{}
 	for i, b := range d.Blocks {
 		a, kv := b.Attention, c.Layers[i]
-		if _, ok := out[a.Rope]; ok || !a.steps() {
+		if _, ok := out[a.Rope]; ok || !a.steps(kv) {
 			continue
 		}
 		out[a.Rope] = turning{
@@ -151,9 +151,9 @@ func (b *Block) step(s *mlx.Scope, x *mlx.Array, kv *cache.KV, turn turning) *ml
 
 	y, a := b.BeforeAttention.Forward(s, x), b.Attention
 	switch {
-	case a.steps() && b.AfterAttention == nil:
+	case a.steps(kv) && b.AfterAttention == nil:
 		x = a.O.addTo(s, x, a.step(s, y, kv, turn))
-	case a.steps():
+	case a.steps(kv):
 		x = s.Add(x, b.AfterAttention.Forward(s, a.O.Forward(s, a.step(s, y, kv, turn))))
 	default:
 		y = short(a.Forward(s, long(y), kv, mlx.Attention{}))
@@ -176,7 +176,10 @@ func (b *Block) step(s *mlx.Scope, x *mlx.Array, kv *cache.KV, turn turning) *ml
 }
 
 // steps tells whether step knows all that the attention needs.
-func (a *Attention) steps() bool { return a.Rope != nil && a.Sinks == nil && a.HeadDim <= widest }
+func (a *Attention) steps(kv *cache.KV) bool {
+	_, packed := kv.Packing()
+	return a.Rope != nil && a.Sinks == nil && a.HeadDim <= widest && !packed
+}
 
 // step gives what O is applied to, [1, heads*features], for one token x [1,
 // hidden]. A single query sees all that the cache gives.
