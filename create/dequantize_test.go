@@ -10,7 +10,7 @@ import (
 	"payload/fs/gguf"
 )
 
-// Elements are those of ggml's own package, bit for bit (scripts/gguf).
+// Elements are those of ggml's own package, bit for bit (scripts/create).
 func TestDequantize(t *testing.T) {
 	text, err := os.ReadFile("testdata/dequantized.json")
 	if err != nil {

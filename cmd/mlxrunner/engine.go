@@ -60,8 +60,8 @@ type session struct {
 	took   time.Duration
 }
 
-func openSession(ctx context.Context, a *app, o engineOptions) (*session, error) {
-	start := time.Now()
+// startThread loads the library and starts the thread that arrays live on.
+func startThread() (*mlxthread.Thread, error) {
 	if err := mlx.Load(); err != nil {
 		return nil, err
 	}
@@ -69,7 +69,12 @@ func openSession(ctx context.Context, a *app, o engineOptions) (*session, error)
 	if err != nil {
 		return nil, err
 	}
-	thread, err := mlxthread.Start(device)
+	return mlxthread.Start(device)
+}
+
+func openSession(ctx context.Context, a *app, o engineOptions) (*session, error) {
+	start := time.Now()
+	thread, err := startThread()
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 
+	"payload/create"
 	"payload/fs/safetensors"
 	"payload/mlx"
 	"payload/mlxrunner/chat"
@@ -59,6 +60,13 @@ func failureOf(ctx context.Context, err error) failure {
 	}
 	if errors.Is(err, chat.ErrNoTemplate) {
 		return failure{exitFailed, "complete a text instead: mlxrunner run --model DIR --prompt TEXT"}
+	}
+	var refused *create.SourceError
+	if errors.As(err, &refused) {
+		return failure{exitFailed, refused.Hint}
+	}
+	if errors.Is(err, create.ErrExists) {
+		return failure{exitFailed, "name another folder, or replace the checkpoint: mlxrunner create --force SRC DST"}
 	}
 	if errors.Is(err, safetensors.ErrNoWeights) || errors.Is(err, fs.ErrNotExist) {
 		return failure{exitFailed, "name a folder that holds config.json, tokenizer.json and model*.safetensors: --model DIR"}

@@ -1,7 +1,7 @@
 """Records what ggml's own Python package makes of quantised blocks.
 
-    python -m pip install -r scripts/gguf/requirements.txt
-    python scripts/gguf/goldens.py > create/testdata/dequantized.json
+    python -m pip install -r scripts/create/requirements.txt
+    python scripts/create/goldens.py > create/testdata/dequantized.json
 
 Each case: the type's number and name, blocks of random bytes with scales that
 are numbers, and the elements as the bits of float32, both in base64.
