@@ -190,6 +190,14 @@ func (p *plan) configText(s *source) ([]byte, error) {
 // names are those of config.json.
 var names = map[safetensors.DType]string{safetensors.F32: "float32", safetensors.F16: "float16", safetensors.BF16: "bfloat16"}
 
+// DTypeName is how config.json calls a type; "stored" for "", where tensors kept their own.
+func DTypeName(d safetensors.DType) string {
+	if name, ok := names[d]; ok {
+		return name
+	}
+	return "stored"
+}
+
 // ParseDType reads float32, float16 or bfloat16.
 func ParseDType(name string) (safetensors.DType, error) {
 	for d, n := range names {

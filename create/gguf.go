@@ -65,7 +65,14 @@ var families = map[string]family{
 		config: func(m *metadata, c config) {
 			c["num_experts"], c["num_experts_per_tok"] = m.number("expert_count"), m.number("expert_used_count")
 			c["moe_intermediate_size"] = m.number("expert_feed_forward_length")
-			c["decoder_sparse_step"], c["mlp_only_layers"], c["norm_topk_prob"], c["attention_bias"] = 1, []int{}, true, false
+			c["decoder_sparse_step"], c["norm_topk_prob"], c["attention_bias"] = 1, true, false
+			dense := []int64{}
+			for layer := range m.number("block_count") {
+				if _, mixed := m.file.Tensor(fmt.Sprintf("blk.%d.ffn_gate_inp.weight", layer)); !mixed {
+					dense = append(dense, layer)
+				}
+			}
+			c["mlp_only_layers"] = dense
 		},
 	},
 	"gemma2": {
@@ -262,8 +269,8 @@ func (m *metadata) config(f family) config {
 		"num_attention_heads": heads, "num_key_value_heads": heads,
 		"rms_norm_eps": m.float("attention.layer_norm_rms_epsilon", 0), "rope_theta": m.float("rope.freq_base", 10000),
 	}
-	if heads == 0 {
-		m.fail("the metadata has %s.attention.head_count = 0", m.arch)
+	if layers := m.number("block_count"); heads == 0 || layers > int64(len(m.file.Tensors)) {
+		m.fail("the metadata has %d heads and %d layers, the file %d tensors", heads, layers, len(m.file.Tensors))
 		return c
 	}
 	if m.has("attention.head_count_kv") {

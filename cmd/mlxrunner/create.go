@@ -63,11 +63,14 @@ func runCreate(ctx context.Context, a *app, o createOptions) error {
 	if o.json {
 		return printJSON(a.stdout, createReport{"mlxrunner.create/v1", o.src, o.dst, made})
 	}
-	kind := made.Quantisation
+	kind, files := made.Quantisation, "files"
 	if kind == "" {
-		kind = string(made.DType)
+		kind = create.DTypeName(made.DType)
 	}
-	fmt.Fprintf(a.stdout, "%s: %s, %d parameters as %s, %d bytes in %d tensors, %d files\n", o.dst, made.Architecture, made.Parameters, kind, made.Bytes, made.Tensors, len(made.Files))
+	if len(made.Files) == 1 {
+		files = "file"
+	}
+	fmt.Fprintf(a.stdout, "%s: %s, %d parameters as %s, %d bytes in %d tensors, %d %s\n", o.dst, made.Architecture, made.Parameters, kind, made.Bytes, made.Tensors, len(made.Files), files)
 	return nil
 }
 

@@ -13,7 +13,10 @@ import (
 	"payload/mlx/mlxtest"
 )
 
-const tiny = "../../internal/verify/tinymodel/safetensors"
+const (
+	tiny = "../../internal/verify/tinymodel/safetensors"
+	gguf = "../../internal/verify/tinymodel/tiny.gguf"
+)
 
 func mlxrunner(stdin string, args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
@@ -78,10 +81,38 @@ func TestShow(t *testing.T) {
 	}
 }
 
+// What is created of the GGUF file says what the folder says that it was made of.
+func TestCreate(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "made")
+	code, out, err := mlxrunner("", "create", gguf, dir, "--dtype", "float32")
+	if code != exitDone || err != "" || out != dir+": llama, 574336 parameters as float32, 2297344 bytes in 30 tensors, 1 file\n" {
+		t.Errorf("%d, %q, %s", code, out, err)
+	}
+	mlxtest.Library(t)
+	code, out, err = mlxrunner("", "run", "--model", dir, "--prompt", "The harbour of Senn wakes", "--max-tokens", "12")
+	if code != exitDone || out != " before the sun. Fir\n" {
+		t.Errorf("%d, %q, %s", code, out, err)
+	}
+	code, out, err = mlxrunner("", "create", tiny, dir, "--force", "--quantize", "affine:8:64", "--json")
+	var r createReport
+	if e := json.Unmarshal([]byte(out), &r); e != nil || code != exitDone || err != "" || !strings.HasPrefix(out, `{"schema":"mlxrunner.create/v1","source":`) ||
+		r.Quantised != 23 || r.Quantisation != "affine:8:64" || r.DType != "F16" || r.Path != dir {
+		t.Errorf("%d, %s, %s, %v", code, out, err, e)
+	}
+	code, out, err = mlxrunner("", "run", "--model", dir, "--prompt", "The harbour of Senn wakes", "--max-tokens", "12")
+	if code != exitDone || out != " before the sun. Fir\n" {
+		t.Errorf("%d, %q, %s", code, out, err)
+	}
+}
+
 func TestFailures(t *testing.T) {
 	empty := t.TempDir()
 	odd := t.TempDir()
 	if err := os.WriteFile(filepath.Join(odd, "config.json"), []byte(`{"model_type": "parrot"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	adapter := t.TempDir()
+	if err := os.WriteFile(filepath.Join(adapter, "adapter_config.json"), []byte("{}"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -102,6 +133,13 @@ func TestFailures(t *testing.T) {
 		{[]string{"run", "--model", tiny, "--prompt", "x", "--max-tokens", "900", "--memory-budget", "1500KiB"}, exitFailed, true, []string{"keys and values of 902 tokens need 1.0 MiB", "hint: ask for less"}},
 		{[]string{"run", "--fast"}, exitUsage, false, []string{"--fast"}},
 		{[]string{"show"}, exitUsage, false, nil},
+		{[]string{"create", gguf}, exitUsage, false, []string{"accepts 2 arg(s)"}},
+		{[]string{"create", gguf, filepath.Join(empty, "x"), "--quantize", "q4_0"}, exitUsage, false, []string{`mode "q4_0" is not known`}},
+		{[]string{"create", gguf, filepath.Join(empty, "x"), "--dtype", "int8"}, exitUsage, false, []string{"not one of float32, float16, bfloat16"}},
+		{[]string{"create", gguf, odd}, exitFailed, false, []string{"it exists", "hint: name another folder"}},
+		{[]string{"create", odd, filepath.Join(empty, "x"), "--json"}, exitFailed, false, []string{`"parrot" is not known`}},
+		{[]string{"create", adapter, filepath.Join(empty, "x")}, exitFailed, false, []string{"it holds an adapter (LoRA)", "hint: merge it into the model"}},
+		{[]string{"create", filepath.Join(empty, "none.gguf"), filepath.Join(empty, "x")}, exitFailed, false, []string{"none.gguf"}},
 		{[]string{"show", empty}, exitFailed, false, []string{"config.json", "hint: name a folder"}},
 		{[]string{"run", "--model", empty, "--prompt", "x"}, exitFailed, true, []string{"config.json", "hint: name a folder"}},
 		{[]string{"run", "--model", odd, "--prompt", "x"}, exitFailed, true, []string{`"parrot" is not known; known are gemma2`}},

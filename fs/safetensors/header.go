@@ -1,8 +1,8 @@
 // Package safetensors reads what a safetensors file or a checkpoint of several
 // holds, without reading the tensors: names, types, shapes, and where the bytes
 // are. It refuses every header whose offsets do not tile the file exactly, so
-// that a reader can trust a Tensor's place. It never writes, and it converts
-// nothing.
+// that a reader can trust a Tensor's place. It writes files whose tensors come
+// piece by piece, and it converts nothing.
 //
 // The format: 8 bytes, little-endian, the length of the header; the header, a
 // JSON object from tensor name to {dtype, shape, data_offsets}, and
