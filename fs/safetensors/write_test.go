@@ -47,8 +47,8 @@ func TestWrite(t *testing.T) {
 func TestWriteFaults(t *testing.T) {
 	dir := t.TempDir()
 	for says, tensors := range map[string][]Tensor{
-		`tensor "a" stands there twice`:          {{Name: "a", DType: U8}, {Name: "a", DType: U8}},
-		`tensor "a": X8 of shape [1]`:            {{Name: "a", DType: "X8", Shape: []int64{1}}},
+		`tensor "a" stands there twice`: {{Name: "a", DType: U8}, {Name: "a", DType: U8}},
+		`tensor "a": X8 of shape [1]`:   {{Name: "a", DType: "X8", Shape: []int64{1}}},
 		"can't be stored":               {{Name: "a", DType: F32, Shape: []int64{1 << 40, 1 << 40}}},
 	} {
 		_, err := Create(filepath.Join(dir, "x.safetensors"), tensors, nil)
