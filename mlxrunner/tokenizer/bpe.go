@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"bytes"
 	"container/heap"
 	"encoding/json"
 	"fmt"
@@ -8,19 +9,24 @@ import (
 	"sync"
 )
 
-func newModel(text json.RawMessage) (model, error) {
-	name, err := kind(text)
-	if err != nil {
-		// Files older than the types hold BPE.
-		var old struct{ Merges json.RawMessage }
-		if json.Unmarshal(text, &old) != nil || old.Merges == nil {
-			return nil, err
+func newModel(keys map[string]json.RawMessage) (model, error) {
+	name := ""
+	if keys["type"] != nil {
+		var err error
+		if name, err = read[string](keys["type"]); err != nil {
+			return nil, fmt.Errorf("type: %w", err)
 		}
+	} else if keys["merges"] != nil { // as in files older than the types
 		name = "BPE"
 	}
+	if name == "BPE" {
+		return newBPE(keys)
+	}
+	text, err := json.Marshal(keys)
+	if err != nil {
+		return nil, err
+	}
 	switch name {
-	case "BPE":
-		return newBPE(text)
 	case "Unigram":
 		return newUnigram(text)
 	case "WordPiece":
@@ -100,36 +106,26 @@ type bpe struct {
 	cache cache
 }
 
-type pair struct{ left, right int }
+// pair is two ids, in one word: maps of words are the fastest.
+type pair uint64
 
-type merge struct{ rank, id int }
+func pairOf(left, right int) pair { return pair(left)<<32 | pair(uint32(right)) }
 
-// pairs reads merges in both forms: "a b", and ["a", "b"].
-type pairs [][2]string
+type merge struct{ rank, id int32 }
 
-func (p *pairs) UnmarshalJSON(text []byte) error {
-	if json.Unmarshal(text, (*[][2]string)(p)) == nil {
-		return nil
+func newBPE(keys map[string]json.RawMessage) (model, error) {
+	ids, err := scanVocabulary(keys["vocab"])
+	if err != nil {
+		return nil, err
 	}
-	var lines []string
-	if err := json.Unmarshal(text, &lines); err != nil {
-		return err
+	merges := keys["merges"]
+	delete(keys, "vocab")
+	delete(keys, "merges")
+	text, err := json.Marshal(keys)
+	if err != nil {
+		return nil, err
 	}
-	*p = nil
-	for i, line := range lines {
-		left, right, ok := strings.Cut(line, " ")
-		if !ok || strings.Contains(right, " ") {
-			return fmt.Errorf("merge %d, %q, is not two tokens", i+1, line)
-		}
-		*p = append(*p, [2]string{left, right})
-	}
-	return nil
-}
-
-func newBPE(text json.RawMessage) (model, error) {
 	s, err := read[struct {
-		Vocab        map[string]int
-		Merges       pairs
 		Dropout      *float64
 		Unk          *string `json:"unk_token"`
 		Prefix       *string `json:"continuing_subword_prefix"`
@@ -144,11 +140,8 @@ func newBPE(text json.RawMessage) (model, error) {
 	if s.Dropout != nil && *s.Dropout > 0 {
 		return nil, fmt.Errorf("dropout %v is for training: encoding would be random", *s.Dropout)
 	}
-	m := &bpe{
-		merges: make(map[pair]merge, len(s.Merges)), fuseUnk: s.FuseUnk,
-		byteFallback: s.ByteFallback, ignoreMerges: s.IgnoreMerges, cache: newCache(),
-	}
-	if m.vocabulary, err = newVocabulary(s.Vocab); err != nil {
+	m := &bpe{fuseUnk: s.FuseUnk, byteFallback: s.ByteFallback, ignoreMerges: s.IgnoreMerges, cache: newCache()}
+	if m.vocabulary, err = newVocabulary(ids); err != nil {
 		return nil, err
 	}
 	if s.Prefix != nil {
@@ -164,17 +157,23 @@ func newBPE(text json.RawMessage) (model, error) {
 		}
 		m.unk = &id
 	}
-	for rank, two := range s.Merges {
-		left, okLeft := m.ids[two[0]]
-		right, okRight := m.ids[two[1]]
-		joined := two[0] + strings.TrimPrefix(two[1], m.prefix)
-		id, ok := m.ids[joined]
+	return m, m.readMerges(merges)
+}
+
+func (m *bpe) readMerges(text []byte) error {
+	m.merges = make(map[pair]merge, 2*len(m.ids)) // a token has one or two
+	var joined []byte
+	return scanMerges(text, func(rank int, left, right []byte) error {
+		a, okLeft := m.ids[string(left)]
+		b, okRight := m.ids[string(right)]
+		joined = append(append(joined[:0], left...), bytes.TrimPrefix(right, []byte(m.prefix))...)
+		id, ok := m.ids[string(joined)]
 		if !okLeft || !okRight || !ok {
-			return nil, fmt.Errorf("merge %d, %q and %q to %q: not all are in the vocabulary", rank+1, two[0], two[1], joined)
+			return fmt.Errorf("%q and %q to %q: not all are in the vocabulary", left, right, joined)
 		}
-		m.merges[pair{left, right}] = merge{rank, id}
-	}
-	return m, nil
+		m.merges[pairOf(a, b)] = merge{int32(rank), int32(id)}
+		return nil
+	})
 }
 
 func (m *bpe) encode(text string, ids []int) ([]int, error) {
@@ -270,9 +269,9 @@ func (m *bpe) join(ids []int) []int {
 		if left < 0 || word[left].next >= len(word) {
 			return
 		}
-		p := pair{word[left].id, word[word[left].next].id}
+		p := pairOf(word[left].id, word[word[left].next].id)
 		if found, ok := m.merges[p]; ok {
-			heap.Push(&q, candidate{found.rank, left, p, found.id})
+			heap.Push(&q, candidate{int(found.rank), left, p, int(found.id)})
 		}
 	}
 	for i := range word {
@@ -283,7 +282,7 @@ func (m *bpe) join(ids []int) []int {
 		c := heap.Pop(&q).(candidate)
 		left := &word[c.at]
 		// A symbol may have been joined since the pair was seen.
-		if left.id != c.pair.left || left.next >= len(word) || word[left.next].id != c.pair.right {
+		if left.id == gone || left.next >= len(word) || pairOf(left.id, word[left.next].id) != c.pair {
 			continue
 		}
 		right := &word[left.next]

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 )
 
 // FileName is the file that a checkpoint's folder holds.
@@ -38,16 +39,6 @@ type model interface {
 	size() int
 }
 
-// document is a tokenizer.json; truncation and padding are a caller's business.
-type document struct {
-	AddedTokens   []addedToken    `json:"added_tokens"`
-	Normalizer    json.RawMessage `json:"normalizer"`
-	PreTokenizer  json.RawMessage `json:"pre_tokenizer"`
-	Model         json.RawMessage `json:"model"`
-	PostProcessor json.RawMessage `json:"post_processor"`
-	Decoder       json.RawMessage `json:"decoder"`
-}
-
 // Load reads the tokenizer.json of a checkpoint's folder.
 func Load(dir string) (*Tokenizer, error) {
 	path := filepath.Join(dir, FileName)
@@ -64,28 +55,37 @@ func Load(dir string) (*Tokenizer, error) {
 
 // Parse reads the text of a tokenizer.json.
 func Parse(text []byte) (*Tokenizer, error) {
-	var doc document
-	if err := json.Unmarshal(text, &doc); err != nil {
+	// Truncation and padding are a caller's business.
+	doc, model, err := document(text)
+	if err != nil {
 		return nil, err
 	}
+	if !utf8.Valid(text) {
+		return nil, errors.New("it is not UTF-8")
+	}
 	t := &Tokenizer{}
-	var err error
-	if t.normalize, err = newNormalizer(doc.Normalizer); err != nil {
+	if t.normalize, err = newNormalizer(doc["normalizer"]); err != nil {
 		return nil, fmt.Errorf("normalizer: %w", err)
 	}
-	if t.split, err = newPreTokenizer(doc.PreTokenizer); err != nil {
+	if t.split, err = newPreTokenizer(doc["pre_tokenizer"]); err != nil {
 		return nil, fmt.Errorf("pre_tokenizer: %w", err)
 	}
-	if t.model, err = newModel(doc.Model); err != nil {
+	if t.model, err = newModel(model); err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
-	if t.decoder, err = newDecoder(doc.Decoder); err != nil {
+	if t.decoder, err = newDecoder(doc["decoder"]); err != nil {
 		return nil, fmt.Errorf("decoder: %w", err)
 	}
-	if t.added, err = newAdded(doc.AddedTokens, t.model, t.normalize); err != nil {
+	var list []addedToken
+	if doc["added_tokens"] != nil {
+		if list, err = read[[]addedToken](doc["added_tokens"]); err != nil {
+			return nil, fmt.Errorf("added_tokens: %w", err)
+		}
+	}
+	if t.added, err = newAdded(list, t.model, t.normalize); err != nil {
 		return nil, fmt.Errorf("added_tokens: %w", err)
 	}
-	if t.post, err = newPostProcessor(doc.PostProcessor, t); err != nil {
+	if t.post, err = newPostProcessor(doc["post_processor"], t); err != nil {
 		return nil, fmt.Errorf("post_processor: %w", err)
 	}
 	return t, nil
