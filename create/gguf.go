@@ -96,6 +96,9 @@ var families = map[string]family{
 	},
 }
 
+// GGUFArchitectures lists those that can be imported from GGUF, sorted.
+func GGUFArchitectures() []string { return slices.Sorted(maps.Keys(families)) }
+
 // gemma is what the two have in common. The files do not hold by what
 // attention is scaled: it is the size of a head, but in the largest model, of
 // that many layers, the model's features by heads. llama.cpp tells it so too.
@@ -211,7 +214,7 @@ func fromGGUF(file *gguf.File) (*source, error) {
 	f, ok := families[m.arch]
 	if !ok {
 		return nil, &SourceError{
-			file.Path, fmt.Sprintf("the architecture %q can't be imported from GGUF; known are %s", m.arch, strings.Join(slices.Sorted(maps.Keys(families)), ", ")),
+			file.Path, fmt.Sprintf("the architecture %q can't be imported from GGUF; known are %s", m.arch, strings.Join(GGUFArchitectures(), ", ")),
 			"create from the model's Hugging Face folder, if mlxrunner runs its architecture",
 		}
 	}

@@ -55,10 +55,10 @@ var patterns = map[string]pattern{
 	"gpt-2": {},
 }
 
-// turnEnds are tokens after which a model has said what it says, whatever
-// tokenizer.ggml.eos_token_id is. llama.cpp ends there too.
+// turnEnds are control tokens after which a model has said what it says,
+// whatever tokenizer.ggml.eos_token_id is. llama.cpp ends there too.
 var turnEnds = []string{
-	"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "<|end_of_text|>", "<eos>",
+	"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<EOT>", "_<EOT>", "<|end_of_text|>",
 }
 
 // vocabulary is a GGUF file's tokenizer.
@@ -234,7 +234,7 @@ func (v *vocabulary) ends() any {
 	}
 	for _, token := range turnEnds {
 		id, ok := v.ids[token]
-		add(id, ok)
+		add(id, ok && v.kinds[id] == control)
 	}
 	if len(ids) == 1 {
 		return ids[0]

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	tiny = "../../internal/verify/tinymodel/safetensors"
-	gguf = "../../internal/verify/tinymodel/tiny.gguf"
+	tiny     = "../../internal/verify/tinymodel/safetensors"
+	tinyGGUF = "../../internal/verify/tinymodel/tiny.gguf"
 )
 
 func mlxrunner(stdin string, args ...string) (code int, stdout, stderr string) {
@@ -84,7 +84,7 @@ func TestShow(t *testing.T) {
 // What is created of the GGUF file says what the folder says that it was made of.
 func TestCreate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made")
-	code, out, err := mlxrunner("", "create", gguf, dir, "--dtype", "float32")
+	code, out, err := mlxrunner("", "create", tinyGGUF, dir, "--dtype", "float32")
 	if code != exitDone || err != "" || out != dir+": llama, 574336 parameters as float32, 2297344 bytes in 30 tensors, 1 file\n" {
 		t.Errorf("%d, %q, %s", code, out, err)
 	}
@@ -102,6 +102,19 @@ func TestCreate(t *testing.T) {
 	code, out, err = mlxrunner("", "run", "--model", dir, "--prompt", "The harbour of Senn wakes", "--max-tokens", "12")
 	if code != exitDone || out != " before the sun. Fir\n" {
 		t.Errorf("%d, %q, %s", code, out, err)
+	}
+}
+
+func TestShowGGUF(t *testing.T) {
+	code, out, err := mlxrunner("", "show", tinyGGUF)
+	if code != exitDone || err != "" || !strings.Contains(out, "architecture  llama\nname          payload tiny\nparameters    574336\n") ||
+		!strings.Contains(out, "F32 3584, Q8_0 ") || !strings.Contains(out, "context       1024\nvocabulary    512, gpt2 gpt-2\n") {
+		t.Errorf("%d, %s, %s", code, out, err)
+	}
+	code, out, _ = mlxrunner("", "show", tinyGGUF, "--json")
+	var r ggufReport
+	if e := json.Unmarshal([]byte(out), &r); e != nil || code != exitDone || r.Schema != "mlxrunner.show-gguf/v1" || !r.Known || len(r.Tensors) != 30 {
+		t.Errorf("%d, %s, %v", code, out, e)
 	}
 }
 
@@ -133,10 +146,10 @@ func TestFailures(t *testing.T) {
 		{[]string{"run", "--model", tiny, "--prompt", "x", "--max-tokens", "900", "--memory-budget", "1500KiB"}, exitFailed, true, []string{"keys and values of 902 tokens need 1.0 MiB", "hint: ask for less"}},
 		{[]string{"run", "--fast"}, exitUsage, false, []string{"--fast"}},
 		{[]string{"show"}, exitUsage, false, nil},
-		{[]string{"create", gguf}, exitUsage, false, []string{"accepts 2 arg(s)"}},
-		{[]string{"create", gguf, filepath.Join(empty, "x"), "--quantize", "q4_0"}, exitUsage, false, []string{`mode "q4_0" is not known`}},
-		{[]string{"create", gguf, filepath.Join(empty, "x"), "--dtype", "int8"}, exitUsage, false, []string{"not one of float32, float16, bfloat16"}},
-		{[]string{"create", gguf, odd}, exitFailed, false, []string{"it exists", "hint: name another folder"}},
+		{[]string{"create", tinyGGUF}, exitUsage, false, []string{"accepts 2 arg(s)"}},
+		{[]string{"create", tinyGGUF, filepath.Join(empty, "x"), "--quantize", "q4_0"}, exitUsage, false, []string{`mode "q4_0" is not known`}},
+		{[]string{"create", tinyGGUF, filepath.Join(empty, "x"), "--dtype", "int8"}, exitUsage, false, []string{"not one of float32, float16, bfloat16"}},
+		{[]string{"create", tinyGGUF, odd}, exitFailed, false, []string{"it exists", "hint: name another folder"}},
 		{[]string{"create", odd, filepath.Join(empty, "x"), "--json"}, exitFailed, false, []string{`"parrot" is not known`}},
 		{[]string{"create", adapter, filepath.Join(empty, "x")}, exitFailed, false, []string{"it holds an adapter (LoRA)", "hint: merge it into the model"}},
 		{[]string{"create", filepath.Join(empty, "none.gguf"), filepath.Join(empty, "x")}, exitFailed, false, []string{"none.gguf"}},

@@ -23,7 +23,7 @@ func newShowCmd(a *app, run func(context.Context, *app, showOptions) error) *cob
 	var o showOptions
 	cmd := &cobra.Command{
 		Use:   "show DIR",
-		Short: "Tell what is in a checkpoint, without loading it",
+		Short: "Tell what is in a checkpoint or a GGUF file, without loading it",
 		Args:  args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.dir = args[0]
@@ -58,6 +58,9 @@ type showTensor struct {
 }
 
 func runShow(_ context.Context, a *app, o showOptions) error {
+	if isFile(o.dir) {
+		return showGGUF(a, o)
+	}
 	r, err := look(o.dir)
 	if err != nil {
 		return err
