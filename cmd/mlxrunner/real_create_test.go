@@ -42,7 +42,7 @@ func TestRealSmolLM2(t *testing.T) {
 	t.Logf("created in %v", time.Since(began))
 	ctx := context.Background()
 	a := &app{stdout: io.Discard, voice: newVoice(io.Discard)}
-	s, err := openSession(ctx, a, dir)
+	s, err := openSession(ctx, a, engineOptions{model: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
