@@ -15,6 +15,7 @@ import (
 	"payload/internal/config"
 	"payload/internal/doctor"
 	"payload/internal/drift"
+	"payload/internal/pack"
 	"payload/internal/patch"
 	"payload/internal/pin"
 	"payload/internal/run"
@@ -264,6 +265,17 @@ var (
 			return failure{code: exitVerification, hint: "payload verify " + e.Dir}
 		}),
 		every[*verify.FolderError](exitUsage, "name a staged tree: payload verify dist/PRESET"),
+		of(func(e *pack.RefusedError) failure { return refused(e) }),
+		of(func(e *pack.NotStagedError) failure {
+			return failure{code: exitFailed, hint: "payload build --preset " + strings.Join(e.Presets, ",")}
+		}),
+		every[*pack.UnknownGroupError](exitUsage, "payload package --help; groups are in "+config.FileName),
+		of(func(e *pack.KeyError) failure {
+			if e.Password {
+				return failure{code: exitFailed, hint: "put its password into " + pack.PasswordVar}
+			}
+			return failure{code: exitUsage, hint: "minisign -G makes a key"}
+		}),
 		every[*verify.NotAskableError](exitFailed, "name two staged payloads that this machine can run: --run OLDDIR,NEWDIR"),
 		of(func(e *cmakerun.UnknownPresetError) failure {
 			if len(e.Nearest) > 0 {
@@ -306,6 +318,23 @@ var (
 		every[*update.WrittenError](exitFailed, "payload update --continue, or payload update --abort"),
 	}
 )
+
+// refused is what to do about a package that was refused: by its first reason.
+func refused(e *pack.RefusedError) failure {
+	r := e.Reasons[0]
+	anyway := "; or package it all the same: --allow-" + r.What
+	switch r.What {
+	case pack.AllowUnlocked:
+		return failure{code: exitFindings, hint: "payload build --preset " + r.Preset + anyway}
+	case pack.AllowCompressor:
+		return failure{code: exitPrerequisite, hint: "install that version of zstd" + anyway}
+	case pack.AllowFloor:
+		return failure{code: exitVerification, hint: "build on an older system" + anyway}
+	case pack.AllowUnverified:
+		return failure{code: exitVerification, hint: "build it where it can run: payload build --preset " + r.Preset + anyway}
+	}
+	return failure{code: exitVerification, hint: "payload build --preset " + r.Preset + anyway}
+}
 
 const noSpace = "free some space, or move the store with PAYLOAD_CACHE, then run the command again"
 

@@ -120,6 +120,7 @@ func newRootCmd(a *app) *cobra.Command {
 		newDriftCmd(a, runDrift),
 		newInitCmd(a, runInit),
 		newLockCmd(a, runLock),
+		newPackageCmd(a, runPackage),
 		newPatchCmd(a),
 		newReviewCmd(a, runReview),
 		newSourceCmd(a, runSource),

@@ -29,11 +29,8 @@ func runVersion(_ context.Context, a *app, _ versionOptions) error {
 		Go      string `json:"go"`
 		OS      string `json:"os"`
 		Arch    string `json:"arch"`
-	}{Schema: "payload.version/v1", Version: "devel", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	}{Schema: "payload.version/v1", Version: toolVersion(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
-		if info.Main.Version != "" && info.Main.Version != "(devel)" {
-			v.Version = info.Main.Version
-		}
 		for _, s := range info.Settings {
 			switch s.Key {
 			case "vcs.revision":
@@ -56,4 +53,13 @@ func runVersion(_ context.Context, a *app, _ versionOptions) error {
 	}
 	fmt.Fprintf(a.stdout, "%s %s %s/%s\n", line, v.Go, v.OS, v.Arch)
 	return nil
+}
+
+// toolVersion is which version of payload this is; devel where it was built from
+// a folder.
+func toolVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
 }

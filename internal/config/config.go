@@ -27,6 +27,7 @@ type File struct {
 	Version    int
 	Components []Component // in the order of the file
 	Toolchains []Toolchain // in the order of the file
+	Packages   Packages
 	Checks     Checks
 }
 
@@ -36,6 +37,7 @@ type document struct {
 	Version    int           `yaml:"version"`
 	Components yaml.MapSlice `yaml:"components"`
 	Toolchains []Toolchain   `yaml:"toolchains"`
+	Packages   Packages      `yaml:"packages"`
 	Checks     `yaml:",inline"`
 }
 
@@ -289,6 +291,10 @@ func Parse(data []byte) (*File, error) {
 			return nil, At(tree, "$.components", "components %s and %s share the variable prefix %s", other, c.Name, c.Var())
 		}
 		seen[c.Var()] = c.Name
+	}
+	f.Packages = doc.Packages
+	if err := f.Packages.check(tree, f); err != nil {
+		return nil, err
 	}
 	f.Checks = doc.Checks
 	if err := f.Checks.check(tree, f); err != nil {

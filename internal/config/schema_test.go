@@ -30,6 +30,7 @@ func TestSchemaKeys(t *testing.T) {
 	component := top.Properties["components"].AdditionalProperties.(*jsonschema.Schema).Ref
 	watch := component.Properties["watch"].Ref
 	rule := watch.Properties["rules"].Items2020.Ref
+	packages := top.Properties["packages"].Ref
 	items := func(key string) *jsonschema.Schema { return component.Properties[key].Items2020.Ref }
 	checks := func(key string) *jsonschema.Schema { return top.Properties[key].Items2020.Ref }
 	for _, c := range []struct {
@@ -43,6 +44,9 @@ func TestSchemaKeys(t *testing.T) {
 		{Coupled{}, items("coupled")},
 		{Prebuilt{}, items("prebuilt")},
 		{Toolchain{}, checks("toolchains")},
+		{Packages{}, packages},
+		{Group{}, packages.Properties["groups"].Items2020.Ref},
+		{Origin{}, packages.Properties["origins"].Items2020.Ref},
 		{Affected{}, checks("affected")},
 		{Required{}, checks("required")},
 		{Generated{}, checks("generated")},

@@ -163,6 +163,14 @@ var tools = map[string]Tool{
 		Why: "compiling the same file once", Commands: [][]string{{"ccache"}}, Version: []string{"--version"},
 		Apt: []string{"ccache"}, Brew: []string{"ccache"}, Get: "install ccache",
 	},
+	"zstd": {
+		Why: "packing archives", Commands: [][]string{{"zstd"}}, Version: []string{"--version"}, Says: says(`v(\d+\.\d+\.\d+)`), Min: "1.4.5",
+		Apt: []string{"zstd"}, Brew: []string{"zstd"}, Get: "install zstd of the version in payload.yaml",
+	},
+	"objcopy": {
+		Why: "taking debug information out of libraries", Commands: [][]string{{"objcopy"}, {"llvm-objcopy"}}, Version: []string{"--version"},
+		Apt: []string{"binutils"}, Brew: []string{"llvm"}, Get: "install binutils, or LLVM's llvm-objcopy",
+	},
 	"pip": {
 		Why: "reading mirrors on PyPI", Commands: source.Pip.Commands, Version: []string{"--version"}, Min: source.Pip.Min,
 		Apt: []string{"python3", "python3-pip"}, Brew: []string{"python3"}, Get: "install Python 3 with pip " + source.Pip.Min + " or newer",

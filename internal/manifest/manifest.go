@@ -11,12 +11,22 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"payload/internal/atomicfile"
 )
 
 // Name is the manifest's file name, at the root of the payload.
 const Name = "payload.json"
+
+// NameFor is the manifest's name in the archive of a group that is unpacked over
+// another one. Paths in it are relative to its folder, as in the other's.
+func NameFor(group string) string { return "payload-" + group + ".json" }
+
+// IsName says whether a file beside others of a payload is a manifest.
+func IsName(name string) bool {
+	return name == Name || strings.HasPrefix(name, "payload-") && strings.HasSuffix(name, ".json") && !strings.Contains(name, "/")
+}
 
 // Schema is the value of the first key.
 const Schema = "payload.manifest/v1"
@@ -30,7 +40,63 @@ type Manifest struct {
 	Target     *Target     `json:"target,omitempty"` // absent where it is whatever the compiler was for
 	Toolchain  Toolchain   `json:"toolchain"`
 	Verified   *Verified   `json:"verified,omitempty"` // absent until verified
-	Files      []File      `json:"files"`              // sorted by path, without payload.json itself
+	// Builds are the trees that were merged, where there were several; what stands
+	// above is then what they have in common, and what each was proven to be is here.
+	Builds  []Build  `json:"builds,omitempty"`
+	Package *Package `json:"package,omitempty"` // of an archive; absent in a staged tree
+	Files   []File   `json:"files"`             // sorted by path, without manifests
+}
+
+// Build is one staged tree of several.
+type Build struct {
+	Project    string      `json:"project,omitempty"`
+	Preset     string      `json:"preset,omitempty"`
+	Components []Component `json:"components"`
+	Target     *Target     `json:"target,omitempty"`
+	Toolchain  Toolchain   `json:"toolchain"`
+	Verified   *Verified   `json:"verified,omitempty"`
+}
+
+// Package is what became of staged trees on the way into an archive.
+type Package struct {
+	Group string `json:"group"`
+	OS    string `json:"os"`
+	Arch  string `json:"arch"`
+	// Over is the group that this one is unpacked over, and Relies are libraries of
+	// it that files of this one load, as they were when this one was proven.
+	Over       string      `json:"over,omitempty"`
+	Relies     []Relied    `json:"relies,omitempty"`
+	Compressor *Compressor `json:"compressor,omitempty"`
+	Time       string      `json:"time"`              // of every entry, RFC 3339
+	Floor      *Floor      `json:"floor,omitempty"`   // that was asked for, and holds unless allowed
+	Commit     string      `json:"commit,omitempty"`  // of the repository that packaged
+	Changed    bool        `json:"changed,omitempty"` // the repository held changes that no commit has
+	// Allowed is what would have been refused. Missing are the globs of files that
+	// the group expects and the trees lack.
+	Allowed []Allowed `json:"allowed,omitempty"`
+	Missing []string  `json:"missing,omitempty"`
+	Debug   string    `json:"debug,omitempty"` // archive of the debug information that was taken out
+}
+
+// Relied is a library outside an archive that files in it load.
+type Relied struct {
+	Path   string `json:"path"` // relative, as in Files
+	SHA256 string `json:"sha256"`
+}
+
+// Compressor is what an archive was packed with: another version may give other
+// bytes.
+type Compressor struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Options string `json:"options"`
+}
+
+// Allowed is a reason to refuse that was passed over because it was asked for.
+type Allowed struct {
+	What   string `json:"what"`
+	Preset string `json:"preset,omitempty"`
+	Why    string `json:"why"`
 }
 
 // Component is one upstream and the state of it that was built.
