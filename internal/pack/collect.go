@@ -39,18 +39,25 @@ func collect(ctx context.Context, j *Job) error {
 			return err
 		}
 		t.Manifest = m
-		j.Trees = append(j.Trees, t)
 		for _, why := range unlocked(j, m) {
 			reasons = append(reasons, manifest.Allowed{What: AllowUnlocked, Preset: preset, Why: preset + ": " + why})
 		}
 		for _, why := range unverified(m) {
 			reasons = append(reasons, manifest.Allowed{What: AllowUnverified, Preset: preset, Why: preset + " " + why})
 		}
+		changed := false
 		for _, f := range res.Findings {
 			if f.Severity == report.Error {
 				reasons = append(reasons, manifest.Allowed{What: whatIsWrong(f.ID), Preset: preset, Why: preset + ": " + f.Title})
+				changed = changed || whatIsWrong(f.ID) == AllowChanged
 			}
 		}
+		if changed { // what is there is packaged, if it is allowed
+			if t.Manifest.Files, err = manifest.Describe(t.Dir); err != nil {
+				return err
+			}
+		}
+		j.Trees = append(j.Trees, t)
 	}
 	if err := j.refuse(reasons); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -150,15 +151,20 @@ func share(_ context.Context, j *Job) error {
 	slices.SortStableFunc(files, func(a, b manifest.File) int {
 		return strings.Count(a.Path, "/") - strings.Count(b.Path, "/")
 	})
-	kept := map[string]string{}
+	type content struct {
+		sha256     string
+		executable bool
+	}
+	kept := map[content]string{}
 	links := 0
 	for _, f := range files {
-		if f.Link != "" || f.Size < smallest || f.Executable {
+		if f.Link != "" || f.Arch == "" && f.Size < smallest || isProgram(j.at(f.Path)) {
 			continue
 		}
-		first, ok := kept[f.SHA256]
+		c := content{f.SHA256, f.Executable}
+		first, ok := kept[c]
 		if !ok {
-			kept[f.SHA256] = f.Path
+			kept[c] = f.Path
 			continue
 		}
 		same, err := equal(j.at(first), j.at(f.Path))
@@ -187,9 +193,19 @@ func share(_ context.Context, j *Job) error {
 	return nil
 }
 
-// smallest is the size in bytes from which a file is worth a link. Below it are
-// texts of licences, which people look for in their places.
+// smallest is the size in bytes from which a file that is no library is worth a
+// link. Below it are texts of licences, which people look for in their places.
 const smallest = 64 << 10
+
+// isProgram says whether an ELF file is started by itself.
+func isProgram(file string) bool {
+	f, err := elf.Open(file)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // only read
+	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+}
 
 // at is where a file of the payload lies.
 func (j *Job) at(name string) string { return filepath.Join(j.Payload, filepath.FromSlash(name)) }
