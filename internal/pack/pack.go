@@ -20,6 +20,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gofrs/flock"
+
 	"payload/internal/archive"
 	"payload/internal/atomicfile"
 	"payload/internal/config"
@@ -208,11 +210,11 @@ func Run(ctx context.Context, w *workspace.Workspace, v *voice.Voice, o Options)
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
 		return res, fmt.Errorf("packaging for %s: %w", o.System, err)
 	}
-	work, err := os.MkdirTemp(o.Out, workPrefix)
+	work, done, err := workFolder(o.Out)
 	if err != nil {
 		return res, fmt.Errorf("packaging for %s: %w", o.System, err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	defer func() { err = errors.Join(err, done()) }()
 	fresh := filepath.Join(work, "new")
 	if err := os.Mkdir(fresh, 0o755); err != nil {
 		return res, fmt.Errorf("packaging for %s: %w", o.System, err)
@@ -237,6 +239,33 @@ func Run(ctx context.Context, w *workspace.Workspace, v *voice.Voice, o Options)
 
 // workPrefix begins the name of the folder in which a release is put together.
 const workPrefix = ".packaging-"
+
+// workFolder makes the folder, which done deletes, and clears those that a kill
+// left: nobody holds their lock any more.
+func workFolder(out string) (dir string, done func() error, err error) {
+	old, err := filepath.Glob(filepath.Join(out, workPrefix+"*"))
+	if err != nil {
+		return "", nil, err
+	}
+	for _, left := range old {
+		lock := flock.New(filepath.Join(left, lockName))
+		if free, err := lock.TryLock(); err == nil && free {
+			if err := errors.Join(lock.Close(), os.RemoveAll(left)); err != nil {
+				return "", nil, err
+			}
+		}
+	}
+	if dir, err = os.MkdirTemp(out, workPrefix); err != nil {
+		return "", nil, err
+	}
+	lock := flock.New(filepath.Join(dir, lockName))
+	if _, err := lock.TryLock(); err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, func() error { return errors.Join(lock.Close(), os.RemoveAll(dir)) }, nil
+}
+
+const lockName = "lock"
 
 func newJob(w *workspace.Workspace, v *voice.Voice, o Options, g config.Group, repo repository, work, fresh string) *Job {
 	j := &Job{Options: o, Group: g, Time: repo.time, New: fresh, w: w, v: v, repo: repo}
