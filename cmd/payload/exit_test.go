@@ -16,6 +16,8 @@ import (
 	"payload/internal/config"
 	"payload/internal/doctor"
 	"payload/internal/drift"
+	"payload/internal/manifest"
+	"payload/internal/pack"
 	"payload/internal/patch"
 	"payload/internal/pin"
 	"payload/internal/run"
@@ -43,6 +45,15 @@ func TestFailures(t *testing.T) {
 		{&cmakerun.UnknownPresetError{Name: "x"}, exitUsage, "payload doctor"},
 		{&verify.NotAskableError{Dir: "x", Why: "y"}, exitFailed, "name two staged payloads that this machine can run: --run OLDDIR,NEWDIR"},
 		{&verify.FolderError{Dir: "x", Err: errors.New("y")}, exitUsage, "payload verify dist/PRESET"},
+		{&pack.RefusedError{Reasons: []manifest.Allowed{{What: pack.AllowUnlocked, Preset: "p"}}}, exitFindings, "payload build --preset p; or package it all the same: --allow-unlocked"},
+		{&pack.RefusedError{Reasons: []manifest.Allowed{{What: pack.AllowUnverified, Preset: "p"}}}, exitVerification, "--allow-unverified"},
+		{&pack.RefusedError{Reasons: []manifest.Allowed{{What: pack.AllowChanged, Preset: "p"}}}, exitVerification, "payload build --preset p"},
+		{&pack.RefusedError{Reasons: []manifest.Allowed{{What: pack.AllowFloor}}}, exitVerification, "build on an older system"},
+		{&pack.RefusedError{Reasons: []manifest.Allowed{{What: pack.AllowCompressor}}}, exitPrerequisite, "install that version of zstd"},
+		{&pack.NotStagedError{Presets: []string{"p", "q"}}, exitFailed, "payload build --preset p,q"},
+		{&pack.UnknownGroupError{Name: "x"}, exitUsage, "payload package --help"},
+		{&pack.KeyError{Path: "x", Password: true, Err: errors.New("y")}, exitFailed, "PAYLOAD_SIGN_PASSWORD"},
+		{&pack.KeyError{Path: "x", Err: errors.New("y")}, exitUsage, "minisign -G"},
 		{&launcherError{name: "nope", err: errors.New("x")}, exitUsage, "--launcher none"},
 		{&drift.UnknownCheckError{ID: "x"}, exitUsage, "payload drift --explain"},
 		{&ci.NoBaseError{Base: "x"}, exitFailed, "git fetch origin"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/bits"
 	"os"
 	"regexp"
 	"strconv"
@@ -16,7 +17,7 @@ import (
 // these settings, and not on the number of threads.
 type Zstd struct {
 	Level  int `json:"level"`
-	Window int `json:"window"` // log2 of the bytes of history; 27 is what zstd unpacks without being told to
+	Window int `json:"window"` // log2 of the most bytes of history; 27 is what zstd unpacks without being told to
 	Job    int `json:"job"`    // bytes that a thread packs at a time
 }
 
@@ -24,6 +25,13 @@ type Zstd struct {
 // far apart is found over the whole window, and jobs are small enough for a
 // payload of a few megabytes to be packed by several threads.
 var Best = Zstd{Level: 19, Window: 27, Job: 8 << 20}
+
+// windowFor is the window for so many bytes: one that holds them all packs as
+// small as a larger one, in less memory and time.
+func (z Zstd) windowFor(size int64) int {
+	const least = 20
+	return min(z.Window, max(least, bits.Len64(uint64(max(0, size-1)))))
+}
 
 // args is the command line. -T of any number above 0 gives the same bytes.
 func (z Zstd) args(threads int) []string {
@@ -65,6 +73,7 @@ func WriteTarZstd(ctx context.Context, path string, items []Item, z Zstd, o Writ
 			}
 			fed <- err
 		}()
+		z.Window = z.windowFor(tarSize(items))
 		threads := min(o.Threads, threadsFor(z))
 		// ZSTD_* variables would set another level or number of threads; Environ leaves them out.
 		_, err := run.Do(ctx, run.Cmd{Args: z.args(threads), Stdin: read, Stdout: w, Expendable: true})
@@ -74,6 +83,16 @@ func WriteTarZstd(ctx context.Context, path string, items []Item, z Zstd, o Writ
 		}
 		return err
 	})
+}
+
+// tarSize is about how large the items are as a tar file.
+func tarSize(items []Item) int64 {
+	const block = 512
+	size := int64(2 * block)
+	for _, item := range items {
+		size += block + (item.Size+block-1)/block*block
+	}
+	return size
 }
 
 // threadsFor is how many threads the machine's free memory allows: each holds a

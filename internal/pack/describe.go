@@ -127,7 +127,7 @@ func (j *Job) compressor(ctx context.Context) (*manifest.Compressor, error) {
 		}
 	}
 	z := archive.Best
-	return &manifest.Compressor{Name: "zstd", Version: have, Options: fmt.Sprintf("level %d, window 2^%d, jobs of %d bytes", z.Level, z.Window, z.Job)}, nil
+	return &manifest.Compressor{Name: "zstd", Version: have, Options: fmt.Sprintf("level %d, window of at most 2^%d, jobs of %d bytes", z.Level, z.Window, z.Job)}, nil
 }
 
 // moduleVersion is which version of a module this program holds.
