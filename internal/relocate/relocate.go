@@ -6,21 +6,20 @@
 package relocate
 
 import (
+	"context"
 	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/blacktop/go-macho"
-	"github.com/blacktop/go-macho/pkg/codesign"
-	signtypes "github.com/blacktop/go-macho/pkg/codesign/types"
-	"github.com/blacktop/go-macho/types"
-
 	"payload/internal/atomicfile"
+	"payload/internal/codesign"
+	"payload/internal/machofile"
 )
 
 // The search paths of a library that looks in its own folder.
@@ -128,65 +127,60 @@ func anyBeside(file string, names []string) bool {
 	})
 }
 
-// besideMachO adds @loader_path to the search path of a library that needs
-// something by @rpath that lies beside it.
+// besideMachO makes a library find by @rpath what it needs of its own folder, and
+// adds @loader_path to what @rpath stands for. A name that is a path of the
+// machine that compiled it becomes one by @rpath.
 func besideMachO(file string) (bool, error) {
 	info, err := os.Stat(file)
 	if err != nil {
 		return false, err
 	}
-	f, err := macho.Open(file)
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = f.Close() }() // only read
+	m, err := machofile.Thin(data)
+	if err != nil {
+		return false, err
+	}
+	changed, err := m.Rename(func(name string, own bool) string {
+		base := path.Base(name)
+		if own {
+			base = filepath.Base(file)
+		}
+		if path.IsAbs(name) && (own || anyBeside(file, []string{base})) && !systemLibrary(name) {
+			return byRpath + base
+		}
+		return name
+	})
+	if err != nil {
+		return false, err
+	}
 	var beside []string
-	for _, name := range f.ImportedLibraries() {
-		if rest, ok := strings.CutPrefix(name, "@rpath/"); ok {
+	for _, name := range m.Needed() {
+		if rest, ok := strings.CutPrefix(name, byRpath); ok {
 			beside = append(beside, rest)
 		}
 	}
-	if !anyBeside(file, beside) {
-		return false, nil
-	}
-	for _, load := range f.Loads {
-		if r, ok := load.(*macho.Rpath); ok && strings.TrimSuffix(r.Path, "/") == originMachO {
-			return false, nil
+	searches := slices.ContainsFunc(m.Rpaths(), func(dir string) bool { return strings.TrimSuffix(dir, "/") == originMachO })
+	if anyBeside(file, beside) && !searches {
+		changed = true
+		if err := m.AddRpath(originMachO); err != nil {
+			return false, err
 		}
 	}
-	rpath := &macho.Rpath{
-		RpathCmd: types.RpathCmd{LoadCmd: types.LC_RPATH, PathOffset: 12},
-		Path:     originMachO,
+	if !changed {
+		return false, nil
 	}
-	rpath.Len = rpath.LoadSize()
-	f.AddLoad(rpath)
-	// Save writes over what comes next without a word.
-	if end, first := uint64(f.HdrSize())+uint64(f.SizeCommands), firstSection(f); end > first {
-		return false, fmt.Errorf("its load commands would end at byte %d, and its code begins at %d", end, first)
-	}
-	id := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
-	if err := f.CodeSign(&codesign.Config{ID: id, Flags: signtypes.ADHOC}); err != nil {
-		return false, err
-	}
-	temp := file + ".new"
-	defer func() { _ = os.Remove(temp) }() // read and no longer needed
-	if err := f.Save(temp); err != nil {
-		return false, err
-	}
-	data, err := os.ReadFile(temp)
+	signed, err := codesign.Bytes(context.Background(), m.Bytes(), codesign.Identifier("", file), nil, codesign.Options{})
 	if err != nil {
 		return false, err
 	}
-	return true, atomicfile.Write(file, data, info.Mode().Perm())
+	return true, atomicfile.Write(file, signed, info.Mode().Perm())
 }
 
-// firstSection is the offset of the first byte that a section has in the file.
-func firstSection(f *macho.File) uint64 {
-	first := ^uint64(0)
-	for _, s := range f.Sections {
-		if s.Offset != 0 {
-			first = min(first, uint64(s.Offset))
-		}
-	}
-	return first
+const byRpath = "@rpath/"
+
+func systemLibrary(name string) bool {
+	return strings.HasPrefix(name, "/usr/lib/") || strings.HasPrefix(name, "/System/Library/")
 }

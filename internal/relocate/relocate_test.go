@@ -1,6 +1,7 @@
 package relocate
 
 import (
+	"errors"
 	"debug/elf"
 	"debug/macho"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"payload/internal/machofile"
 	"payload/internal/testkit"
 )
 
@@ -139,11 +141,35 @@ func TestMachOWithoutRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Beside(file); err == nil || !strings.Contains(err.Error(), "its code begins at") {
+	if _, err := Beside(file); !errors.As(err, new(*machofile.RoomError)) {
 		t.Errorf("got %v", err)
 	}
 	if after, err := os.ReadFile(file); err != nil || !slices.Equal(before, after) {
 		t.Error("the file was changed")
+	}
+}
+
+// A name from the machine that compiled it would be found nowhere else.
+func TestMachOAbsoluteNames(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "libx.dylib")
+	testkit.MachO{ID: "/Users/x/build/libx.dylib", Needs: []string{"/opt/x/liby.dylib", "/usr/lib/libSystem.B.dylib", "/opt/x/libz.dylib"}, MacOS: [2]uint32{14, 0}}.File(t, file)
+	testkit.MachO{ID: "@rpath/liby.dylib", MacOS: [2]uint32{14, 0}}.File(t, filepath.Join(dir, "liby.dylib"))
+	if changed, err := Beside(file); !changed || err != nil {
+		t.Fatalf("changed %t, %v", changed, err)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := machofile.Thin(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := append([]string{m.ID()}, append(m.Needed(), m.Rpaths()...)...)
+	want := []string{"@rpath/libx.dylib", "@rpath/liby.dylib", "/usr/lib/libSystem.B.dylib", "/opt/x/libz.dylib", "@loader_path"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

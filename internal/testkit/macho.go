@@ -14,6 +14,7 @@ import (
 
 // MachO describes a Mach-O file for arm64 that holds no code.
 type MachO struct {
+	AMD64   bool     // for x86-64 instead
 	Program bool     // else a library
 	ID      string   // the library's own name
 	Needs   []string // names of libraries
@@ -138,7 +139,11 @@ func (m MachO) bytes() []byte {
 	if m.Program {
 		kind = 2
 	}
-	file := append(words(0xfeedfacf, 0x100000c, 0, kind, count, uint32(len(commands)), 0x85, 0), commands...)
+	cpu, sub := uint32(0x100000c), uint32(0)
+	if m.AMD64 {
+		cpu, sub = 0x1000007, 3
+	}
+	file := append(words(0xfeedfacf, cpu, sub, kind, count, uint32(len(commands)), 0x85, 0), commands...)
 	file = append(file, make([]byte, machoPage-len(file))...)
 	return append(file, linkedit...)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hashicorp/go-version"
 
+	"payload/internal/machofile"
 	"payload/internal/manifest"
 )
 
@@ -173,7 +174,7 @@ func (m *image) load(r *io.SectionReader, order binary.ByteOrder, raw []byte) er
 		if _, err := r.ReadAt(data, 0); err != nil {
 			return err
 		}
-		m.signature = checkSignature(data[:offset], data[offset:])
+		m.signature = machofile.CheckSignature(data[:offset], data[offset:])
 	}
 	return nil
 }
@@ -231,7 +232,7 @@ func checkMinimum(res *Result, m *image, target manifest.Target) {
 }
 
 func checkSigned(res *Result, m *image) {
-	var page *pageError
+	var page *machofile.PageError
 	switch {
 	case m.unsigned:
 		res.static("macho.unsigned", m.path, m.path+" is not signed", "a Mac with Apple silicon ends a program that loads it; an ad-hoc signature will do", m.path)

@@ -1,4 +1,4 @@
-package verify
+package machofile
 
 import (
 	"bytes"
@@ -14,27 +14,27 @@ import (
 // The format of a code signature, as <kern/cs_blobs.h> of Apple's open-source
 // kernel has it; all numbers are big-endian.
 const (
-	superBlobMagic     = 0xfade0cc0
-	codeDirectoryMagic = 0xfade0c02
-	slotDirectory      = 0      // the kind of the main code directory
-	slotAlternate      = 0x1000 // of the first further one, up to slotAlternate+5
-	maxBlobs           = 64
+	superBlobMagic = 0xfade0cc0
+	directoryMagic = 0xfade0c02
+	slotDirectory  = 0      // the kind of the main code directory
+	slotAlternate  = 0x1000 // of the first further one, up to slotAlternate+5
+	maxBlobs       = 64
 )
 
-// pageError is a page whose bytes are not those that were signed.
-type pageError struct {
+// PageError is a page whose bytes are not those that were signed.
+type PageError struct {
 	page int
 	from int64 // its first byte
 }
 
-func (e *pageError) Error() string {
+func (e *PageError) Error() string {
 	return fmt.Sprintf("page %d, from byte %d, is not what was signed", e.page, e.from)
 }
 
-// checkSignature holds every page of a Mach-O image before its signature
-// against the signature's hashes. It gives a *pageError for the first page that
+// CheckSignature holds every page of a Mach-O image before its signature
+// against the signature's hashes. It gives a *PageError for the first page that
 // differs. Whose signature it is, is not looked at.
-func checkSignature(image, signature []byte) error {
+func CheckSignature(image, signature []byte) error {
 	count := 0
 	be := binary.BigEndian
 	if len(signature) < 12 || be.Uint32(signature) != superBlobMagic {
@@ -67,7 +67,7 @@ func checkSignature(image, signature []byte) error {
 func checkDirectory(image, d []byte) error {
 	be := binary.BigEndian
 	const header = 44 // up to what the first version has
-	if len(d) < header || be.Uint32(d) != codeDirectoryMagic || uint64(be.Uint32(d[4:])) > uint64(len(d)) {
+	if len(d) < header || be.Uint32(d) != directoryMagic || uint64(be.Uint32(d[4:])) > uint64(len(d)) {
 		return errors.New("its code directory is damaged")
 	}
 	d = d[:be.Uint32(d[4:])]
@@ -107,7 +107,7 @@ func checkDirectory(image, d []byte) error {
 		h.Write(image[from:min(limit, from+1<<pageBits)])
 		at := hashes + page*size
 		if !bytes.Equal(h.Sum(nil)[:size], d[at:at+size]) {
-			return &pageError{page: int(page), from: int64(from)}
+			return &PageError{page: int(page), from: int64(from)}
 		}
 	}
 	return nil
