@@ -15,13 +15,13 @@ import (
 	"payload/internal/testkit"
 )
 
-func image(t *testing.T, m testkit.MachO) []byte {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "x")
-	m.File(t, file)
+func image(tb testing.TB, m testkit.MachO) []byte {
+	tb.Helper()
+	file := filepath.Join(tb.TempDir(), "x")
+	m.File(tb, file)
 	data, err := os.ReadFile(file)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return data
 }
@@ -153,7 +153,7 @@ func TestRename(t *testing.T) {
 
 // Bytes that are no image are an error, never a crash.
 func FuzzThin(f *testing.F) {
-	f.Add([]byte("\xcf\xfa\xed\xfe"))
+	f.Add(image(f, testkit.MachO{ID: "@rpath/a.dylib", Needs: []string{"@rpath/b.dylib"}, MacOS: [2]uint32{14, 0}})[:0x5000])
 	f.Fuzz(func(t *testing.T, data []byte) {
 		_, _ = machofile.Slices(bytes.NewReader(data), int64(len(data)))
 		m, err := machofile.Thin(data)

@@ -36,31 +36,31 @@ type MachOSymbol struct {
 const machoPage = 0x4000
 
 // File writes the file, signed ad hoc by go-macho unless it is bare.
-func (m MachO) File(t *testing.T, file string) {
-	t.Helper()
+func (m MachO) File(tb testing.TB, file string) {
+	tb.Helper()
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := os.WriteFile(file, m.bytes(), 0o755); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if m.Bare {
 		return
 	}
 	f, err := macho.Open(file)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer func() { _ = f.Close() }() // only read
 	if err := f.CodeSign(&codesign.Config{ID: filepath.Base(file), Flags: signtypes.ADHOC}); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var signed bytes.Buffer
 	if err := f.SaveBuffer(&signed); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := os.WriteFile(file, signed.Bytes(), 0o755); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
