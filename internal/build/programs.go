@@ -11,7 +11,10 @@ import (
 	"runtime"
 	"strings"
 
+	"payload/internal/atomicfile"
+	"payload/internal/codesign"
 	"payload/internal/config"
+	"payload/internal/machofile"
 	"payload/internal/run"
 )
 
@@ -49,27 +52,60 @@ func (j *job) programs(ctx context.Context, lib string) error {
 				return fmt.Errorf("staging %s: %w", own.Package, err)
 			}
 			out := filepath.Join(lib, j.programName(own))
-			_, err = run.Do(ctx, run.Cmd{
-				Dir: j.w.File.Root,
-				// The same sources give the same bytes wherever they lie.
-				Args: []string{"go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out, "./" + path.Clean(own.Package)},
-				Env:  []string{"CGO_ENABLED=0", "GOOS=" + goos, "GOARCH=" + goarch, "GOFLAGS="},
-			})
-			if err != nil {
-				return fmt.Errorf("staging %s for %s/%s: %w", own.Package, goos, goarch, err)
+			archs := []string{goarch}
+			if own.Universal && goos == "darwin" {
+				archs = []string{"amd64", "arm64"}
 			}
-			info, err := buildinfo.ReadFile(out)
+			info, err := j.compileProgram(ctx, own, goos, archs, out)
 			if err != nil {
-				return fmt.Errorf("staging %s: %w", own.Package, err)
+				return fmt.Errorf("staging %s for %s/%s: %w", own.Package, goos, strings.Join(archs, "+"), err)
 			}
 			j.compiledBy = info.GoVersion
 			if err := j.programLicences(ctx, own, info, lib); err != nil {
 				return fmt.Errorf("staging %s: collecting licences: %w", own.Package, err)
 			}
-			j.v.Say("%s for %s/%s, by %s", filepath.Base(out), goos, goarch, info.GoVersion)
+			j.v.Say("%s for %s/%s, by %s", filepath.Base(out), goos, strings.Join(archs, "+"), info.GoVersion)
 		}
 	}
 	return nil
+}
+
+// compileProgram builds a program for each architecture, and makes one file of
+// several. It tells how the last was built.
+func (j *job) compileProgram(ctx context.Context, own config.Program, goos string, archs []string, out string) (*buildinfo.BuildInfo, error) {
+	var info *buildinfo.BuildInfo
+	var images [][]byte
+	for _, arch := range archs {
+		_, err := run.Do(ctx, run.Cmd{
+			Dir: j.w.File.Root,
+			// The same sources give the same bytes wherever they lie.
+			Args: []string{"go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out, "./" + path.Clean(own.Package)},
+			Env:  []string{"CGO_ENABLED=0", "GOOS=" + goos, "GOARCH=" + arch, "GOFLAGS="},
+		})
+		if err != nil {
+			return nil, err
+		}
+		if info, err = buildinfo.ReadFile(out); err != nil {
+			return nil, err
+		}
+		image, err := os.ReadFile(out)
+		if err != nil {
+			return nil, err
+		}
+		images = append(images, image)
+	}
+	if goos != "darwin" {
+		return info, nil
+	}
+	data, err := machofile.JoinThin(images)
+	if err != nil {
+		return nil, err
+	}
+	// Go signs for Apple silicon alone.
+	if data, err = codesign.Bytes(ctx, data, codesign.Identifier("", out), nil, codesign.Options{}); err != nil {
+		return nil, err
+	}
+	return info, atomicfile.Write(out, data, 0o755)
 }
 
 // licenceNames are the files in which modules keep what they are licensed under.

@@ -247,26 +247,16 @@ func each(data []byte, do func(s machofile.Slice, image []byte) error) error {
 // Bytes signs the content of a Mach-O file, thin or universal, and gives the
 // new content.
 func Bytes(ctx context.Context, data []byte, identifier string, e Entitlements, o Options) ([]byte, error) {
-	var inputs []machofile.Input
-	err := each(data, func(s machofile.Slice, image []byte) error {
+	var images [][]byte
+	err := each(data, func(_ machofile.Slice, image []byte) error {
 		out, err := sign(ctx, bytes.Clone(image), identifier, e, o)
-		if err != nil {
-			return err
-		}
-		s.Size = int64(len(out))
-		inputs = append(inputs, machofile.Input{Slice: s, From: bytes.NewReader(out)})
-		return nil
+		images = append(images, out)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	var out bytes.Buffer
-	if len(inputs) == 1 && inputs[0].Align == 0 { // thin
-		_, err = out.ReadFrom(inputs[0].From.(*bytes.Reader))
-		return out.Bytes(), err
-	}
-	_, err = machofile.Join(&out, inputs)
-	return out.Bytes(), err
+	return machofile.JoinThin(images)
 }
 
 // sign signs one image.

@@ -70,6 +70,9 @@ type Component struct {
 type Program struct {
 	Package string `yaml:"package"` // the command's folder; its last part is the program's name
 	Verify  string `yaml:"verify"`  // kind of runtime verification; empty: its file alone is checked
+	// Universal asks for one file for both processors on macOS, whichever the
+	// preset's libraries are for.
+	Universal bool `yaml:"universal"`
 }
 
 // Copy is another file of the repository that holds the component's ref.

@@ -1,6 +1,7 @@
 package machofile
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -92,4 +93,23 @@ func Join(w io.Writer, inputs []Input) ([]Slice, error) {
 		at = in.Offset + n
 	}
 	return out, nil
+}
+
+// JoinThin makes a universal file's content of thin images; of one it is the
+// image itself.
+func JoinThin(images [][]byte) ([]byte, error) {
+	if len(images) == 1 {
+		return images[0], nil
+	}
+	var inputs []Input
+	for _, data := range images {
+		m, err := Thin(data)
+		if err != nil {
+			return nil, err
+		}
+		inputs = append(inputs, Input{Slice: m.Slice(), From: bytes.NewReader(data)})
+	}
+	var out bytes.Buffer
+	_, err := Join(&out, inputs)
+	return out.Bytes(), err
 }

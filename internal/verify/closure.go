@@ -109,9 +109,11 @@ func checkArch(res *Result, files []manifest.File, program string) {
 		if f.Arch == "" || f.Link != "" {
 			continue
 		}
-		count[f.Arch]++
-		if f.Path == program {
-			count[f.Arch] += len(files)
+		for arch := range strings.SplitSeq(f.Arch, "+") { // a universal file is for several
+			count[arch]++
+			if f.Path == program {
+				count[arch] += len(files)
+			}
 		}
 	}
 	for arch, n := range count {
@@ -120,7 +122,7 @@ func checkArch(res *Result, files []manifest.File, program string) {
 		}
 	}
 	for _, f := range files {
-		if f.Arch != "" && f.Link == "" && f.Arch != res.Static.Arch {
+		if f.Arch != "" && f.Link == "" && !slices.Contains(strings.Split(f.Arch, "+"), res.Static.Arch) {
 			res.static("arch.wrong", f.Path, fmt.Sprintf("%s is for %s, the payload for %s", f.Path, f.Arch, res.Static.Arch), "", f.Path)
 		}
 	}
