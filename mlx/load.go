@@ -54,7 +54,7 @@ var load = sync.OnceValues(func() (string, error) {
 	if exe, err = filepath.EvalSymlinks(exe); err != nil {
 		return "", fmt.Errorf("finding the folder of this program: %w", err)
 	}
-	return open(candidates(os.Getenv(PathVariable), filepath.Dir(exe)))
+	return open(candidates(os.Getenv(PathVariable), filepath.Dir(exe)), systemVersion())
 })
 
 // Load finds the library and binds it, once in a process. Everything here does
@@ -110,7 +110,8 @@ func inBackend(dir string) string {
 }
 
 // backends gives the mlx_* folders of dir, the newest kind of each first and
-// the CPU's last: an older system refuses a newer one, and the next is tried.
+// the CPU's last: what is for a newer system is passed over, and the next is
+// tried.
 func backends(dir string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -136,12 +137,16 @@ func backends(dir string) []string {
 
 // open binds the first of paths that is a library of this system. One of
 // another version stops the search: a payload of parts that don't fit is
-// broken, and the next place would hide it.
-func open(paths []string) (string, error) {
+// broken, and the next place would hide it. system is the version of macOS.
+func open(paths []string, system string) (string, error) {
 	missing := &LoadError{}
 	for _, path := range paths {
 		if _, err := os.Stat(path); err != nil {
 			missing.Places = append(missing.Places, Place{path, "no such file"})
+			continue
+		}
+		if why := tooNew(path, system); why != "" {
+			missing.Places = append(missing.Places, Place{path, why})
 			continue
 		}
 		err := c.Open(path)

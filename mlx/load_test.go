@@ -47,7 +47,7 @@ func TestNoLibraryTellsEveryPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	missing := filepath.Join(dir, "none", libraryName())
-	_, err := open([]string{missing, broken})
+	_, err := open([]string{missing, broken}, "")
 	var e *LoadError
 	if !errors.As(err, &e) || len(e.Places) != 2 {
 		t.Fatalf("error %v", err)
@@ -66,7 +66,7 @@ func TestLoadInAProcessOfItsOwn(t *testing.T) {
 	if path == "" {
 		t.Skip("called by the tests below")
 	}
-	_, err := open([]string{path})
+	_, err := open([]string{path}, "")
 	var version *VersionError
 	var symbols *SymbolError
 	t.Logf("version %v, symbols %v: %v", errors.As(err, &version), errors.As(err, &symbols), err)
