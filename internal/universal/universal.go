@@ -30,8 +30,10 @@ import (
 // Tree is one staged payload. Trees of the same architecture lie over each
 // other.
 type Tree struct {
-	Arch string // of all its Mach-O files: "arm64" or "amd64"
+	Arch string // "arm64" or "amd64"; each Mach-O file has an image for it
 	Dir  string
+	// Takes says which files are wanted; nil: all.
+	Takes func(path string) bool
 }
 
 // Joined is a universal file that was made.
@@ -51,7 +53,7 @@ type Image struct {
 type Result struct {
 	Files  int      `json:"files"`
 	Joined []Joined `json:"joined"`
-	Single []string `json:"single"` // files that one architecture alone has
+	Single []string `json:"single"` // files that lack an architecture, and may
 }
 
 // Error is all that keeps trees from becoming one.
@@ -72,26 +74,26 @@ type entry struct {
 
 func (e entry) full() string { return filepath.Join(e.tree.Dir, filepath.FromSlash(e.Path)) }
 
-// Merge writes the union of trees to out, an empty or missing folder. single has
-// globs of paths that one architecture alone may have. Manifests of the trees
+// Merge writes the union of trees to out, an empty or missing folder. archs are
+// those that every Mach-O file has to have an image for, and for which, where
+// there are trees for them, all else has to be; single has globs of paths that
+// need not. Manifests of the trees
 // (payload.json at the root) are left out. Data is linked, not copied, where the
 // file system can: nothing may write to it in place afterwards.
-func Merge(ctx context.Context, out string, trees []Tree, single []string) (Result, error) {
+func Merge(ctx context.Context, out string, trees []Tree, archs, single []string) (Result, error) {
 	files := map[string][]entry{}
-	var archs []string
 	for _, tree := range trees {
 		list, err := manifest.Describe(tree.Dir)
 		if err != nil {
 			return Result{}, err
 		}
 		for _, f := range list {
-			files[f.Path] = append(files[f.Path], entry{f, tree})
-		}
-		if !slices.Contains(archs, tree.Arch) {
-			archs = append(archs, tree.Arch)
+			if tree.Takes == nil || tree.Takes(f.Path) {
+				files[f.Path] = append(files[f.Path], entry{f, tree})
+			}
 		}
 	}
-	p := planner{archs: archs, single: single}
+	p := planner{archs: archs, trees: trees, single: single}
 	p.clashes(files)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		p.add(name, files[name])
@@ -124,6 +126,7 @@ type step struct {
 // planner decides what becomes of each path, and notes what doesn't fit.
 type planner struct {
 	archs    []string
+	trees    []Tree
 	single   []string
 	steps    []step
 	alone    []string
@@ -193,11 +196,14 @@ func (p *planner) add(name string, all []entry) {
 
 // misplaced says why a Mach-O file can't be one of its tree's.
 func misplaced(e entry) string {
-	if e.Link != "" || !isMachO(e) || e.Arch == e.tree.Arch {
+	if e.Link != "" || !isMachO(e) || slices.Contains(e.images(), e.tree.Arch) {
 		return ""
 	}
 	return fmt.Sprintf("is for %s, in a tree for %s", e.Arch, e.tree.Arch)
 }
+
+// images are the architectures of a Mach-O file.
+func (e entry) images() []string { return strings.Split(e.Arch, "+") }
 
 // isMachO looks at the content; Arch alone may be another format's.
 func isMachO(e entry) bool {
@@ -221,8 +227,11 @@ func kind(e entry) string {
 // declared.
 func (p *planner) complete(name string, all []entry) bool {
 	var missing []string
+	code := all[0].Link == "" && isMachO(all[0])
 	for _, arch := range p.archs {
-		if !slices.ContainsFunc(all, func(e entry) bool { return e.tree.Arch == arch }) {
+		has := slices.ContainsFunc(all, func(e entry) bool { return e.tree.Arch == arch || code && slices.Contains(e.images(), arch) })
+		staged := slices.ContainsFunc(p.trees, func(t Tree) bool { return t.Arch == arch })
+		if !has && (code || staged) {
 			missing = append(missing, arch)
 		}
 	}
@@ -235,7 +244,7 @@ func (p *planner) complete(name string, all []entry) bool {
 			return true
 		}
 	}
-	p.problem("%s is in %s and not in a tree for %s; what one architecture alone has is declared in payload.yaml under single", name, all[0].tree.Dir, strings.Join(missing, " or "))
+	p.problem("%s is in %s and there is none for %s; what need not be for every processor is declared under single", name, all[0].tree.Dir, strings.Join(missing, " and "))
 	return false
 }
 
@@ -254,9 +263,11 @@ func (p *planner) joins(name string, different []entry) bool {
 			return false
 		}
 		for _, other := range different[:i] {
-			if other.Arch == e.Arch {
-				p.problem("%s and %s are both for %s, and differ", other.full(), e.full(), e.Arch)
-				return false
+			for _, arch := range e.images() {
+				if slices.Contains(other.images(), arch) {
+					p.problem("%s and %s are both for %s, and differ", other.full(), e.full(), arch)
+					return false
+				}
 			}
 		}
 	}

@@ -13,13 +13,16 @@ import (
 	"payload/internal/testkit"
 )
 
-var macOS14 = [2]uint32{14, 0}
+var (
+	macOS14 = [2]uint32{14, 0}
+	both    = []string{"amd64", "arm64"}
+)
 
 // trees are an arm64 and an amd64 payload that fit together.
 func trees(t *testing.T) (arm, amd Tree) {
 	t.Helper()
 	root := t.TempDir()
-	arm, amd = Tree{"arm64", filepath.Join(root, "arm")}, Tree{"amd64", filepath.Join(root, "amd")}
+	arm, amd = Tree{Arch: "arm64", Dir: filepath.Join(root, "arm")}, Tree{Arch: "amd64", Dir: filepath.Join(root, "amd")}
 	for _, tree := range []Tree{arm, amd} {
 		testkit.MachO{AMD64: tree.Arch == "amd64", ID: "@rpath/libx.dylib", MacOS: macOS14}.File(t, filepath.Join(tree.Dir, "libx.dylib"))
 		testkit.MachO{AMD64: tree.Arch == "amd64", Program: true, MacOS: macOS14}.File(t, filepath.Join(tree.Dir, "bin", "tool"))
@@ -61,7 +64,7 @@ func read(t *testing.T, file string) []byte {
 func TestMerge(t *testing.T) {
 	arm, amd := trees(t)
 	out := filepath.Join(t.TempDir(), "out")
-	res, err := Merge(t.Context(), out, []Tree{arm, amd}, []string{"gpu/**"})
+	res, err := Merge(t.Context(), out, []Tree{arm, amd}, both, []string{"gpu/**"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,12 +97,33 @@ func TestMerge(t *testing.T) {
 // Two backends for one processor lie beside each other.
 func TestMergeOverlays(t *testing.T) {
 	arm, amd := trees(t)
-	second := Tree{"arm64", filepath.Join(t.TempDir(), "second")}
+	second := Tree{Arch: "arm64", Dir: filepath.Join(t.TempDir(), "second")}
 	write(t, filepath.Join(second.Dir, "data.txt"), "the same\n")
 	testkit.MachO{ID: "@rpath/only.dylib", MacOS: macOS14}.File(t, filepath.Join(second.Dir, "gpu2", "only.dylib"))
 	out := filepath.Join(t.TempDir(), "out")
-	res, err := Merge(t.Context(), out, []Tree{arm, second, amd}, []string{"gpu*/**"})
+	res, err := Merge(t.Context(), out, []Tree{arm, second, amd}, both, []string{"gpu*/**"})
 	if err != nil || res.Files != 7 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// A file that was staged universal is complete by itself; code of one tree
+// alone is not, though there is no tree for the other processor.
+func TestMergeOneTree(t *testing.T) {
+	arm, amd := trees(t)
+	out := filepath.Join(t.TempDir(), "out")
+	if _, err := Merge(t.Context(), out, []Tree{arm, amd}, both, []string{"gpu/**"}); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(arm.Dir, "bin", "tool"), string(read(t, filepath.Join(out, "bin", "tool"))))
+	again := filepath.Join(t.TempDir(), "again")
+	_, err := Merge(t.Context(), again, []Tree{arm}, both, []string{"gpu/**"})
+	var wrong *Error
+	if !errors.As(err, &wrong) || len(wrong.Problems) != 1 || !strings.Contains(wrong.Problems[0], "libx.dylib is in "+arm.Dir+" and there is none for amd64") {
+		t.Errorf("got %v", err)
+	}
+	res, err := Merge(t.Context(), again, []Tree{arm}, both, []string{"gpu/**", "libx.dylib"})
+	if err != nil || len(res.Joined) != 0 || res.Files != 6 {
 		t.Errorf("%+v, %v", res, err)
 	}
 }
@@ -159,10 +183,10 @@ func TestMergeRefuses(t *testing.T) {
 			c.harm(t, arm, amd)
 			all := []Tree{arm, amd}
 			if second := filepath.Join(arm.Dir, "..", "arm2"); exists(second) {
-				all = append(all, Tree{"arm64", second})
+				all = append(all, Tree{Arch: "arm64", Dir: second})
 			}
 			out := filepath.Join(t.TempDir(), "out")
-			_, err := Merge(t.Context(), out, all, []string{"gpu/**", "GPU/**"})
+			_, err := Merge(t.Context(), out, all, both, []string{"gpu/**", "GPU/**"})
 			var wrong *Error
 			if !errors.As(err, &wrong) || !slices.ContainsFunc(wrong.Problems, func(p string) bool { return strings.Contains(p, c.want) }) {
 				t.Errorf("got %v, want %q", err, c.want)
