@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 
 	"payload/internal/config"
 	"payload/internal/doctor"
+	"payload/internal/notary"
 	"payload/internal/pack"
 	"payload/internal/voice"
 )
@@ -21,6 +23,7 @@ import (
 type packageOptions struct {
 	sourceFlags
 	pack.Options
+	mac     macFlags
 	maxPart string
 	allowed map[string]*bool
 }
@@ -55,6 +58,9 @@ payload.json says so.`,
 				}
 			}
 			slices.Sort(opts.Allow)
+			if err := opts.mac.check(cmd, opts.System); err != nil {
+				return err
+			}
 			for flag, v := range map[string]string{"glibc": opts.Glibc, "macos": opts.MacOS} {
 				if v != "" && !isVersion.MatchString(v) {
 					return &usageError{err: fmt.Errorf("--%s %s: it is a version such as 2.28", flag, v), command: cmd.CommandPath()}
@@ -72,6 +78,7 @@ payload.json says so.`,
 	f.StringVar(&opts.maxPart, "max-part", "", "split archives into files of at most `SIZE`: 1900M, 2G")
 	f.StringVar(&opts.SignKey, "sign-key", "", "sign checksums and provenance with the minisign key in `FILE` ("+pack.PasswordVar+" holds its password)")
 	f.StringVar(&opts.Builder, "builder", "", "`URI` of who packages, for the provenance (default "+pack.LocalBuilder+")")
+	opts.mac.add(cmd)
 	for _, what := range pack.Allowances {
 		opts.allowed[what] = f.Bool("allow-"+what, false, allowance[what])
 	}
@@ -113,6 +120,12 @@ func parseSize(text string) (int64, error) {
 	return n << shift, nil
 }
 
+// packageReport is what --json prints.
+type packageReport struct {
+	pack.Result
+	Notary []notary.Outcome `json:"notary,omitempty"`
+}
+
 func runPackage(ctx context.Context, a *app, opts packageOptions) error {
 	w, err := a.open(ctx, opts.sourceFlags)
 	if err != nil {
@@ -131,12 +144,27 @@ func runPackage(ctx context.Context, a *app, opts packageOptions) error {
 		}
 	}
 	opts.Version = toolVersion()
+	if opts.mac.resume {
+		return opts.mac.resumeNotary(ctx, a, opts.Out)
+	}
+	if opts.System == "darwin" {
+		if err := opts.mac.steps(w.File, &opts.Options); err != nil {
+			return err
+		}
+	}
 	res, err := pack.Run(ctx, w, a.voice, opts.Options)
 	if err != nil {
 		return err
 	}
+	report := packageReport{Result: res}
+	if opts.mac.notarize {
+		report.Notary, err = opts.mac.submit(ctx, a, submitted(res))
+		if err != nil && !errors.As(err, new(*reported)) {
+			return err
+		}
+	}
 	if a.json {
-		return a.printJSON(res)
+		return errors.Join(a.printJSON(report), err)
 	}
 	for _, p := range res.Packages {
 		for _, f := range p.Files {
@@ -146,5 +174,5 @@ func runPackage(ctx context.Context, a *app, opts packageOptions) error {
 		}
 	}
 	a.voice.Say("%d packages in %s, in %s", len(res.Packages), res.Out, voice.Duration(time.Duration(res.Seconds*float64(time.Second))))
-	return nil
+	return err
 }

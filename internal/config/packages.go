@@ -17,6 +17,14 @@ type Packages struct {
 	Zstd    string   `yaml:"zstd"`
 	Groups  []Group  `yaml:"groups"`
 	Origins []Origin `yaml:"origins"`
+	Signing Signing  `yaml:"signing"`
+}
+
+// Signing is how Mach-O files are signed.
+type Signing struct {
+	Prefix    string `yaml:"prefix"`    // begins each file's identifier: "org.example."
+	Runtime   bool   `yaml:"runtime"`   // the hardened runtime, with a certificate
+	Timestamp string `yaml:"timestamp"` // URL of a time-stamping authority (RFC 3161), with a certificate
 }
 
 // Group is one archive of a release.
@@ -32,6 +40,11 @@ type Group struct {
 	// is unpacked: what it holds is not held again.
 	Over    string   `yaml:"over"`
 	Expects []string `yaml:"expects"` // globs; where a group has no such file the package is made without it, and says so
+	// Single has globs of Mach-O files of a universal group that need not be for
+	// every processor.
+	Single []string `yaml:"single"`
+	// Entitlements of Mach-O programs, by path in the payload.
+	Entitlements map[string]map[string]any `yaml:"entitlements"`
 }
 
 // Title names a group in messages and file names: linux-amd64-base.
@@ -78,12 +91,15 @@ func (p *Packages) check(tree *ast.File, f *File) error {
 			return At(tree, where, "packages need zstd, the version that %s is packed with", g.Title())
 		}
 		seen[g.Title()] = true
+		if g.System != "darwin" && (len(g.Single) > 0 || len(g.Entitlements) > 0) {
+			return At(tree, where, "group %s: single and entitlements are for darwin", g.Title())
+		}
 		for _, preset := range g.Presets {
 			if path.Base(preset) != preset || preset == "." || preset == ".." {
 				return At(tree, where, "group %s: %q is no name of a preset", g.Title(), preset)
 			}
 		}
-		for key, globs := range map[string][]string{"files": g.Files, "expects": g.Expects} {
+		for key, globs := range map[string][]string{"files": g.Files, "expects": g.Expects, "single": g.Single} {
 			if err := validGlobs(tree, where+"."+key, key+" of group "+g.Title(), globs); err != nil {
 				return err
 			}

@@ -44,6 +44,7 @@ type Manifest struct {
 	// above is then what they have in common, and what each was proven to be is here.
 	Builds  []Build  `json:"builds,omitempty"`
 	Package *Package `json:"package,omitempty"` // of an archive; absent in a staged tree
+	Signing *Signing `json:"signing,omitempty"` // of Mach-O files in an archive
 	Files   []File   `json:"files"`             // sorted by path, without manifests
 }
 
@@ -76,6 +77,14 @@ type Package struct {
 	Allowed []Allowed `json:"allowed,omitempty"`
 	Missing []string  `json:"missing,omitempty"`
 	Debug   string    `json:"debug,omitempty"` // archive of the debug information that was taken out
+}
+
+// Signing is how the Mach-O files of an archive were signed.
+type Signing struct {
+	Kind      string `json:"kind"`           // adhoc or developer-id
+	Team      string `json:"team,omitempty"` // of the certificate
+	Runtime   bool   `json:"hardened_runtime,omitempty"`
+	Timestamp string `json:"timestamp,omitempty"` // the authority
 }
 
 // Relied is a library outside an archive that files in it load.

@@ -1,9 +1,9 @@
 package relocate
 
 import (
-	"errors"
 	"debug/elf"
 	"debug/macho"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"

@@ -1,0 +1,201 @@
+// Package darwin is what a release for macOS has beyond others: trees of both
+// processors become one, Mach-O files are signed, debug information is kept
+// apart, and a disk image can be made. Its functions are steps of internal/pack.
+// What only a Mac's own tools can do is refused elsewhere, or said.
+package darwin
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"payload/internal/archive"
+	"payload/internal/codesign"
+	"payload/internal/machofile"
+	"payload/internal/manifest"
+	"payload/internal/pack"
+	"payload/internal/run"
+	"payload/internal/universal"
+)
+
+// Options are choices for one release.
+type Options struct {
+	Sign codesign.Options // without entitlements, which each group has
+	// DiskImage makes a .dmg too, by hdiutil of macOS.
+	DiskImage bool
+}
+
+// Steps puts what is done on macOS into a release's options.
+func Steps(p *pack.Options, o Options) {
+	p.Merge = merge
+	p.Sign = o.sign
+	if o.DiskImage {
+		p.Extra = o.diskImage
+	}
+}
+
+// Universal is the arch of a group that has every program for both processors.
+const Universal = "universal"
+
+// processors are those of Macs, in Go's words.
+var processors = []string{"amd64", "arm64"}
+
+func merge(ctx context.Context, j *pack.Job) error {
+	archs := processors
+	if j.Group.Arch != Universal {
+		archs = []string{j.Group.Arch}
+	}
+	var trees []universal.Tree
+	for _, t := range j.Trees {
+		arch, err := archOf(t.Manifest.Files)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.Preset, err)
+		}
+		trees = append(trees, universal.Tree{Arch: arch, Dir: t.Dir, Takes: j.Group.Takes})
+	}
+	res, err := universal.Merge(ctx, j.Payload, trees, archs, j.Group.Single)
+	if err != nil {
+		return err
+	}
+	for _, file := range res.Joined {
+		var from []string
+		for _, i := range file.Images {
+			from = append(from, i.Arch+" "+i.SHA256[:12])
+		}
+		j.Say("%s is made of %s", file.Path, strings.Join(from, ", "))
+	}
+	j.Say("%d files; %d joined, %d not for every processor, as declared", res.Files, len(res.Joined), len(res.Single))
+	return nil
+}
+
+// archOf is the processor that every Mach-O file of a tree has an image for.
+func archOf(files []manifest.File) (string, error) {
+	common := processors
+	for _, f := range files {
+		if f.Arch != "" && f.Link == "" {
+			common = slices.DeleteFunc(slices.Clone(common), func(arch string) bool { return !slices.Contains(strings.Split(f.Arch, "+"), arch) })
+		}
+	}
+	if len(common) == 0 {
+		return "", fmt.Errorf("no processor is common to its files")
+	}
+	return common[0], nil
+}
+
+func (o Options) sign(ctx context.Context, j *pack.Job) error {
+	if err := debugInformation(ctx, j); err != nil {
+		return err
+	}
+	how := o.Sign
+	how.Entitlements = map[string]codesign.Entitlements{}
+	for file, keys := range j.Group.Entitlements {
+		how.Entitlements[file] = keys
+	}
+	signed, err := codesign.Tree(ctx, j.Payload, how)
+	if err != nil {
+		return err
+	}
+	j.Manifest.Signing = &manifest.Signing{Kind: how.Kind(), Runtime: how.Runtime, Timestamp: how.Timestamp}
+	if how.Identity != nil {
+		j.Manifest.Signing.Team = how.Identity.Team
+	}
+	images := 0
+	for _, s := range signed {
+		images += len(s.Images)
+	}
+	j.Say("%d files with %d images signed (%s), every page checked", len(signed), images, how.Kind())
+	return nil
+}
+
+// debugEnding is the end of the name of the archive with debug information.
+const debugEnding = "-dSYM.tgz"
+
+// debugInformation moves DWARF into .dSYM bundles and an archive of their own.
+// That takes dsymutil and strip of a Mac; elsewhere it is said what is left in.
+func debugInformation(ctx context.Context, j *pack.Job) error {
+	holds, err := withDebugInformation(j.Payload)
+	if err != nil || len(holds) == 0 {
+		return err
+	}
+	if _, err := run.LookPath("dsymutil"); err != nil {
+		j.Say("debug information stays in %s: only macOS's dsymutil takes it out", strings.Join(holds, ", "))
+		return nil
+	}
+	root := filepath.Join(j.Work, "dsym")
+	for _, file := range holds {
+		full := filepath.Join(j.Payload, filepath.FromSlash(file))
+		bundle := filepath.Join(root, filepath.FromSlash(file)+".dSYM")
+		if err := os.MkdirAll(filepath.Dir(bundle), 0o755); err != nil {
+			return err
+		}
+		for _, args := range [][]string{{"dsymutil", full, "-o", bundle}, {"strip", "-S", full}} {
+			if _, err := run.Do(ctx, run.Cmd{Args: args}); err != nil {
+				return fmt.Errorf("taking debug information out of %s: %w", file, err)
+			}
+		}
+	}
+	items, err := archive.Items(root)
+	if err != nil {
+		return err
+	}
+	name := j.Name() + debugEnding
+	if _, err := archive.WriteTarGzip(ctx, filepath.Join(j.New, name), items, archive.Writing{Time: j.Time, Threads: runtime.GOMAXPROCS(0)}); err != nil {
+		return err
+	}
+	j.Say("debug information of %d files goes to %s", len(holds), name)
+	return j.Add(name, "debug")
+}
+
+// withDebugInformation lists the Mach-O files that hold DWARF.
+func withDebugInformation(dir string) ([]string, error) {
+	files, err := manifest.Describe(dir)
+	if err != nil {
+		return nil, err
+	}
+	var holds []string
+	for _, f := range files {
+		if f.Arch == "" || f.Link != "" {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(f.Path)))
+		if err != nil {
+			return nil, err
+		}
+		list, err := machofile.Slices(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", f.Path, err)
+		}
+		for _, s := range list {
+			if m, err := machofile.Thin(data[s.Offset : s.Offset+s.Size]); err == nil && m.DebugInfo() > 0 {
+				holds = append(holds, f.Path)
+				break
+			}
+		}
+	}
+	return holds, nil
+}
+
+// imageArgs makes a compressed disk image of a folder.
+func imageArgs(volume, folder, out string) []string {
+	return []string{"hdiutil", "create", "-volname", volume, "-srcfolder", folder, "-fs", "HFS+", "-format", "UDZO", "-ov", out}
+}
+
+func (o Options) diskImage(ctx context.Context, j *pack.Job) error {
+	name := j.Name() + ".dmg"
+	out := filepath.Join(j.New, name)
+	if _, err := run.Do(ctx, run.Cmd{Args: imageArgs(j.Name(), j.Root, out)}); err != nil {
+		return fmt.Errorf("making %s: %w", name, err)
+	}
+	if o.Sign.Keychain != "" {
+		args := []string{"codesign", "--sign", o.Sign.Keychain, "--force", out}
+		if _, err := run.Do(ctx, run.Cmd{Args: args}); err != nil {
+			return fmt.Errorf("signing %s: %w", name, err)
+		}
+	}
+	return j.Add(name, "image")
+}
