@@ -11,7 +11,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"payload/internal/notary/notarytest"
 )
+
+// ask is what asks the service.
+func ask(t *testing.T, f *notarytest.Service) *Service {
+	t.Helper()
+	key, err := LoadKey(f.KeyFile(), notarytest.KeyID, notarytest.Issuer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Service{URL: f.URL, Upload: f.Upload, Key: key, Every: time.Millisecond, Bound: 5 * time.Second, Say: t.Logf}
+}
 
 func archiveFile(t *testing.T, text string) string {
 	t.Helper()
@@ -23,14 +35,14 @@ func archiveFile(t *testing.T, text string) string {
 }
 
 func TestAccepted(t *testing.T) {
-	f := newFake(t, InProgress, "503", InProgress, Accepted)
+	f := notarytest.New(t, InProgress, "503", InProgress, Accepted)
 	archive := archiveFile(t, "an archive")
-	out, err := f.service().Notarise(t.Context(), archive)
+	out, err := ask(t, f).Notarise(t.Context(), archive)
 	if err != nil || out.Status != Accepted || out.ID != "sub-1" {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	if sum, _ := digest(archive); f.sum != sum || f.uploaded != sum {
-		t.Errorf("declared %s, uploaded %s, the archive is %s", f.sum, f.uploaded, sum)
+	if sum, _ := digest(archive); f.Declared != sum || f.Uploaded != sum {
+		t.Errorf("declared %s, uploaded %s, the archive is %s", f.Declared, f.Uploaded, sum)
 	}
 	if s, err := readState(archive); err != nil || s.Status != Accepted {
 		t.Errorf("state %+v, %v", s, err)
@@ -39,25 +51,25 @@ func TestAccepted(t *testing.T) {
 		t.Errorf("left open: %v", err)
 	}
 	// Once more costs a question, not a submission.
-	if _, err := f.service().Notarise(t.Context(), archive); err != nil || f.submits != 1 {
-		t.Errorf("%d submissions, %v", f.submits, err)
+	if _, err := ask(t, f).Notarise(t.Context(), archive); err != nil || f.Submits != 1 {
+		t.Errorf("%d submissions, %v", f.Submits, err)
 	}
 	if err := os.WriteFile(archive, []byte("another"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.service().Notarise(t.Context(), archive); err != nil || f.submits != 2 {
-		t.Errorf("an archive that changed: %d submissions, %v", f.submits, err)
+	if _, err := ask(t, f).Notarise(t.Context(), archive); err != nil || f.Submits != 2 {
+		t.Errorf("an archive that changed: %d submissions, %v", f.Submits, err)
 	}
 }
 
 func TestIssues(t *testing.T) {
-	f := newFake(t, Invalid)
-	f.issues = []map[string]any{
+	f := notarytest.New(t, Invalid)
+	f.Issues = []map[string]any{
 		{"severity": "error", "path": "payload-darwin.zip/lib/payload/x/libx.dylib", "message": "The signature does not include a secure timestamp.", "architecture": "arm64", "docUrl": "https://example"},
 		{"severity": "warning", "path": "payload-darwin.zip/lib/payload/tool", "message": "odd"},
 	}
 	archive := archiveFile(t, "an archive")
-	out, err := f.service().Notarise(t.Context(), archive)
+	out, err := ask(t, f).Notarise(t.Context(), archive)
 	if err != nil || out.Status != Invalid || !strings.Contains(out.Summary, "critical") {
 		t.Fatalf("%+v, %v", out, err)
 	}
@@ -74,8 +86,8 @@ func TestIssues(t *testing.T) {
 }
 
 func TestBound(t *testing.T) {
-	f := newFake(t, InProgress)
-	s := f.service()
+	f := notarytest.New(t, InProgress)
+	s := ask(t, f)
 	s.Bound = 30 * time.Millisecond
 	archive := archiveFile(t, "an archive")
 	var late *TimeoutError
@@ -86,29 +98,29 @@ func TestBound(t *testing.T) {
 	if err != nil || !slices.Equal(open, []string{archive}) {
 		t.Errorf("open %v, %v", open, err)
 	}
-	f.answers = []string{Accepted}
-	out, err := f.service().Notarise(t.Context(), archive)
-	if err != nil || out.Status != Accepted || f.submits != 1 {
-		t.Errorf("%+v, %v, %d submissions", out, err, f.submits)
+	f.Answers = []string{Accepted}
+	out, err := ask(t, f).Notarise(t.Context(), archive)
+	if err != nil || out.Status != Accepted || f.Submits != 1 {
+		t.Errorf("%+v, %v, %d submissions", out, err, f.Submits)
 	}
 }
 
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		harm func(f *fake, s *Service)
+		harm func(f *notarytest.Service, s *Service)
 		want string
 	}{
-		{"another key", func(f *fake, s *Service) { s.Key.ID = "K2" }, "the notary answers 401 Unauthorized: Provide a properly configured"},
-		{"no key", func(_ *fake, s *Service) { s.Key = Key{} }, "no key of App Store Connect"},
-		{"the store refuses", func(f *fake, _ *Service) {
-			f.harm = func(w http.ResponseWriter) { w.WriteHeader(http.StatusForbidden) }
+		{"another key", func(f *notarytest.Service, s *Service) { s.Key.ID = "K2" }, "the notary answers 401 Unauthorized: Provide a properly configured"},
+		{"no key", func(_ *notarytest.Service, s *Service) { s.Key = Key{} }, "no key of App Store Connect"},
+		{"the store refuses", func(f *notarytest.Service, _ *Service) {
+			f.Harm = func(w http.ResponseWriter) { w.WriteHeader(http.StatusForbidden) }
 		}, "uploading payload-darwin.zip: the store answers 403"},
-		{"unknown to the notary", func(f *fake, _ *Service) { f.answers = []string{"404"} }, "the notary answers 404"},
+		{"unknown to the notary", func(f *notarytest.Service, _ *Service) { f.Answers = []string{"404"} }, "the notary answers 404"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := newFake(t, Accepted)
-			s := f.service()
+			f := notarytest.New(t, Accepted)
+			s := ask(t, f)
 			c.harm(f, s)
 			if _, err := s.Notarise(t.Context(), archiveFile(t, "an archive")); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
@@ -119,25 +131,25 @@ func TestRefusals(t *testing.T) {
 
 // A submission whose archive never arrived is given up: its credentials are gone.
 func TestUploadBroken(t *testing.T) {
-	f := newFake(t, Accepted)
-	f.harm = func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) }
+	f := notarytest.New(t, Accepted)
+	f.Harm = func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) }
 	archive := archiveFile(t, "an archive")
-	if _, err := f.service().Notarise(t.Context(), archive); err == nil {
+	if _, err := ask(t, f).Notarise(t.Context(), archive); err == nil {
 		t.Fatal("no error")
 	}
-	f.harm = nil
-	if _, err := f.service().Notarise(t.Context(), archive); err != nil || f.submits != 2 {
-		t.Errorf("%v, %d submissions", err, f.submits)
+	f.Harm = nil
+	if _, err := ask(t, f).Notarise(t.Context(), archive); err != nil || f.Submits != 2 {
+		t.Errorf("%v, %d submissions", err, f.Submits)
 	}
 }
 
 func TestCancelled(t *testing.T) {
-	f := newFake(t, InProgress)
-	s := f.service()
+	f := notarytest.New(t, InProgress)
+	s := ask(t, f)
 	s.Every = time.Minute
 	s.Bound = time.Hour
 	ctx, cancel := context.WithCancel(t.Context())
-	f.asked = func(int) { cancel() }
+	f.Asked = func(int) { cancel() }
 	if _, err := s.Notarise(ctx, archiveFile(t, "an archive")); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
@@ -150,7 +162,7 @@ const killedVar = "NOTARY_TEST_KILLED"
 func TestKilled(t *testing.T) {
 	if args := os.Getenv(killedVar); args != "" {
 		part := strings.Split(args, "|")
-		key, err := LoadKey(part[1], "K1", "issuer-1")
+		key, err := LoadKey(part[1], notarytest.KeyID, notarytest.Issuer)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,18 +170,18 @@ func TestKilled(t *testing.T) {
 		_, err = s.Notarise(t.Context(), part[0])
 		t.Fatalf("not killed: %v", err)
 	}
-	f := newFake(t, InProgress)
+	f := notarytest.New(t, InProgress)
 	archive := archiveFile(t, "an archive")
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKilled$")
-	cmd.Env = append(os.Environ(), killedVar+"="+strings.Join([]string{archive, f.keyFile(), f.url}, "|"))
+	cmd.Env = append(os.Environ(), killedVar+"="+strings.Join([]string{archive, f.KeyFile(), f.URL}, "|"))
 	waiting := make(chan bool)
-	f.mu.Lock()
-	f.asked = func(n int) {
+	f.Lock()
+	f.Asked = func(n int) {
 		if n == 3 {
 			close(waiting)
 		}
 	}
-	f.mu.Unlock()
+	f.Unlock()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -180,21 +192,21 @@ func TestKilled(t *testing.T) {
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait() // killed
-	f.mu.Lock()
-	f.asked, f.answers = nil, []string{Accepted}
-	f.mu.Unlock()
+	f.Lock()
+	f.Asked, f.Answers = nil, []string{Accepted}
+	f.Unlock()
 	open, err := Open(filepath.Dir(archive))
 	if err != nil || !slices.Equal(open, []string{archive}) {
 		t.Fatalf("open %v, %v", open, err)
 	}
-	out, err := f.service().Notarise(t.Context(), archive)
-	f.mu.Lock() // the killed one's questions are behind it
-	submits := f.submits
-	f.mu.Unlock()
+	out, err := ask(t, f).Notarise(t.Context(), archive)
+	f.Lock() // the killed one's questions are behind it
+	submits := f.Submits
+	f.Unlock()
 	if err != nil || out.ID != "sub-1" || submits != 1 {
 		t.Errorf("%+v, %v, %d submissions", out, err, submits)
 	}
-	if again, err := f.service().Resume(t.Context(), archive, "sub-1"); err != nil || again.Status != Accepted {
+	if again, err := ask(t, f).Resume(t.Context(), archive, "sub-1"); err != nil || again.Status != Accepted {
 		t.Errorf("by id: %+v, %v", again, err)
 	}
 }
