@@ -12,15 +12,19 @@ import (
 	"payload/internal/build"
 	"payload/internal/ci"
 	"payload/internal/cmakerun"
+	"payload/internal/codesign"
 	"payload/internal/config"
 	"payload/internal/doctor"
 	"payload/internal/drift"
+	"payload/internal/machofile"
+	"payload/internal/notary"
 	"payload/internal/pack"
 	"payload/internal/patch"
 	"payload/internal/pin"
 	"payload/internal/run"
 	"payload/internal/search"
 	"payload/internal/source"
+	"payload/internal/universal"
 	"payload/internal/update"
 	"payload/internal/verify"
 	"payload/internal/workspace"
@@ -269,6 +273,20 @@ var (
 		of(func(e *pack.NotStagedError) failure {
 			return failure{code: exitFailed, hint: "payload build --preset " + strings.Join(e.Presets, ",")}
 		}),
+		every[*universal.Error](exitVerification, "build the trees from the same sources, or declare the file under single in "+config.FileName),
+		of(func(e *codesign.Error) failure {
+			if _, ok := as[*machofile.RoomError](e); ok {
+				return failure{code: exitFailed, hint: "link " + e.Path + " with -Wl,-headerpad,0x1000"}
+			}
+			if _, ok := as[*codesign.TimestampError](e); ok {
+				return failure{code: exitFailed, hint: "try again, or name another authority: --timestamp URL"}
+			}
+			return failure{code: exitFailed, hint: "payload build the preset that " + e.Path + " comes from"}
+		}),
+		every[*codesign.CertificateError](exitFailed, "put its password into "+certificatePasswordVar+", or export it again from Keychain Access"),
+		every[*notary.TimeoutError](exitFailed, "payload package darwin --resume"),
+		every[*notary.NothingError](exitFailed, "payload package darwin --notarize, or name the submission: --resume --notary-id ID"),
+		every[*notary.RefusedError](exitFailed, "look at --notary-key, --notary-key-id and --notary-issuer, and at the agreements in App Store Connect"),
 		every[*pack.UnknownGroupError](exitUsage, "payload package --help; groups are in "+config.FileName),
 		of(func(e *pack.KeyError) failure {
 			if e.Password {

@@ -13,16 +13,20 @@ import (
 	"payload/internal/build"
 	"payload/internal/ci"
 	"payload/internal/cmakerun"
+	"payload/internal/codesign"
 	"payload/internal/config"
 	"payload/internal/doctor"
 	"payload/internal/drift"
+	"payload/internal/machofile"
 	"payload/internal/manifest"
+	"payload/internal/notary"
 	"payload/internal/pack"
 	"payload/internal/patch"
 	"payload/internal/pin"
 	"payload/internal/run"
 	"payload/internal/search"
 	"payload/internal/source"
+	"payload/internal/universal"
 	"payload/internal/update"
 	"payload/internal/verify"
 	"payload/internal/workspace"
@@ -56,6 +60,14 @@ func TestFailures(t *testing.T) {
 		{&pack.KeyError{Path: "x", Err: errors.New("y")}, exitUsage, "minisign -G"},
 		{&launcherError{name: "nope", err: errors.New("x")}, exitUsage, "--launcher none"},
 		{&drift.UnknownCheckError{ID: "x"}, exitUsage, "payload drift --explain"},
+		{&universal.Error{Problems: []string{"x"}}, exitVerification, "under single"},
+		{&codesign.Error{Path: "libx.dylib", Err: &machofile.RoomError{}}, exitFailed, "link libx.dylib with -Wl,-headerpad,0x1000"},
+		{&codesign.Error{Path: "libx.dylib", Err: &codesign.TimestampError{}}, exitFailed, "--timestamp URL"},
+		{&codesign.Error{Path: "libx.dylib", Err: errors.New("y")}, exitFailed, "payload build"},
+		{&codesign.CertificateError{File: "x.p12", Err: errors.New("y")}, exitFailed, "PAYLOAD_CERTIFICATE_PASSWORD"},
+		{&notary.TimeoutError{ID: "x"}, exitFailed, "payload package darwin --resume"},
+		{&notary.NothingError{Dir: "x"}, exitFailed, "--notary-id ID"},
+		{&notary.RefusedError{Doing: "x", Status: 401}, exitFailed, "--notary-key"},
 		{&ci.NoBaseError{Base: "x"}, exitFailed, "git fetch origin"},
 		{&ci.NoBaseError{Base: "x", Shallow: true}, exitFailed, "--unshallow"},
 		{&pin.Disagreement{Component: "c"}, exitFindings, "payload lock c"},

@@ -42,23 +42,34 @@ var (
 	errNoSigningPurpose = errors.New("it is not for signing code")
 )
 
+// CertificateError is a certificate that can't be read or used.
+type CertificateError struct {
+	File string
+	Err  error
+}
+
+func (e *CertificateError) Error() string {
+	return fmt.Sprintf("reading the certificate in %s: %v", e.File, e.Err)
+}
+func (e *CertificateError) Unwrap() error { return e.Err }
+
 // LoadIdentity reads a PKCS #12 file (.p12, .pfx), as Keychain Access exports it.
 func LoadIdentity(file, password string) (*Identity, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("reading the certificate: %w", err)
+		return nil, &CertificateError{file, err}
 	}
 	key, leaf, chain, err := pkcs12.DecodeChain(data, password)
 	if err != nil {
-		return nil, fmt.Errorf("reading the certificate in %s: %w", file, err)
+		return nil, &CertificateError{file, err}
 	}
 	signer, ok := key.(crypto.Signer)
 	if !ok {
-		return nil, fmt.Errorf("reading the certificate in %s: its key can't sign", file)
+		return nil, &CertificateError{file, errors.New("its key can't sign")}
 	}
 	id, err := NewIdentity(leaf, signer, chain)
 	if err != nil {
-		return nil, fmt.Errorf("using the certificate %q in %s: %w", leaf.Subject.CommonName, file, err)
+		return nil, &CertificateError{file, fmt.Errorf("%q: %w", leaf.Subject.CommonName, err)}
 	}
 	return id, nil
 }

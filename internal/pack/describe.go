@@ -30,7 +30,7 @@ func describe(ctx context.Context, j *Job) error {
 	if err := j.unchanged(); err != nil {
 		return err
 	}
-	if err := j.refuse(tooNew(files, j.Options)); err != nil {
+	if err := j.refuse(j.tooNew(files)); err != nil {
 		return err
 	}
 	for _, glob := range j.Group.Expects {
@@ -84,8 +84,24 @@ func (j *Job) unchanged() error {
 	return nil
 }
 
+// variant says whether only trees for a newer macOS than was asked for hold the
+// file, and another tree of the group is for that one: a program takes what is
+// for its system.
+func (j *Job) variant(path string) bool {
+	served := false
+	for _, t := range j.Trees {
+		newer := t.Manifest.Target != nil && newer(t.Manifest.Target.MacOS, j.Options.MacOS)
+		served = served || !newer
+		if !newer && slices.ContainsFunc(t.Manifest.Files, func(f manifest.File) bool { return f.Path == path }) {
+			return false
+		}
+	}
+	return served
+}
+
 // tooNew are files that need a newer system than the package is for.
-func tooNew(files []manifest.File, o Options) (reasons []manifest.Allowed) {
+func (j *Job) tooNew(files []manifest.File) (reasons []manifest.Allowed) {
+	o := j.Options
 	for _, f := range files {
 		if f.Floor == nil {
 			continue
@@ -93,7 +109,7 @@ func tooNew(files []manifest.File, o Options) (reasons []manifest.Allowed) {
 		if newer(f.Floor.Glibc, o.Glibc) {
 			reasons = append(reasons, manifest.Allowed{What: AllowFloor, Why: fmt.Sprintf("%s needs glibc %s, the package is for %s", f.Path, f.Floor.Glibc, o.Glibc)})
 		}
-		if newer(f.Floor.MacOS, o.MacOS) {
+		if newer(f.Floor.MacOS, o.MacOS) && !j.variant(f.Path) {
 			reasons = append(reasons, manifest.Allowed{What: AllowFloor, Why: fmt.Sprintf("%s needs macOS %s, the package is for %s", f.Path, f.Floor.MacOS, o.MacOS)})
 		}
 	}

@@ -1,0 +1,328 @@
+package main
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/json"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"software.sslmate.com/src/go-pkcs12"
+
+	"payload/internal/codesign"
+	"payload/internal/machofile"
+	"payload/internal/manifest"
+	"payload/internal/notary/notarytest"
+	"payload/internal/testkit"
+)
+
+const macRelease = `version: 1
+components:
+  toy: {pin: TOY_VERSION, upstream: upstream}
+packages:
+  groups:
+    - name: base
+      system: darwin
+      arch: universal
+      presets: [arm, amd, arm26]
+      single: ['v*/**']
+      entitlements: {tool: {com.apple.security.cs.allow-jit: true}}
+  origins:
+    - {files: ['**'], component: toy, license: MIT}
+  signing: {prefix: org.example., runtime: true}
+`
+
+// macRepo has trees that were staged for both processors, and for arm64 a
+// variant of two systems each.
+func macRepo(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Fatal("NOT RUN: git is not on PATH")
+	}
+	t.Setenv("PAYLOAD_CACHE", filepath.Join(t.TempDir(), "cache"))
+	dir := t.TempDir()
+	for name, text := range map[string]string{"payload.yaml": macRelease, "TOY_VERSION": "b1\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	system := []string{"/usr/lib/libSystem.B.dylib"}
+	for _, preset := range []string{"arm", "amd", "arm26"} {
+		lib := filepath.Join(dir, "dist", preset, "lib", "payload")
+		at := func(name string) string { return filepath.Join(lib, filepath.FromSlash(name)) }
+		macOS := [2]uint32{14, 0}
+		if preset != "arm26" {
+			testkit.MachO{AMD64: preset == "amd", Program: true, MacOS: macOS, Needs: system}.File(t, at("tool"))
+			testkit.MachO{AMD64: preset == "amd", ID: "@rpath/libtoy.dylib", MacOS: macOS, Needs: system}.File(t, at("libtoy.dylib"))
+			if err := os.WriteFile(at("LICENSE"), []byte("MIT\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		switch preset {
+		case "arm26":
+			macOS = [2]uint32{26, 2}
+			testkit.MachO{ID: "@rpath/libgpu.dylib", MacOS: macOS, Needs: system}.File(t, at("v4/libgpu.dylib"))
+		case "arm":
+			testkit.MachO{ID: "@rpath/libgpu.dylib", MacOS: macOS, Needs: system}.File(t, at("v3/libgpu.dylib"))
+		}
+		files, err := manifest.Describe(lib)
+		if err != nil {
+			t.Fatal(err)
+		}
+		target := map[string]string{"arm26": "26.2"}[preset]
+		if target == "" {
+			target = "14.0"
+		}
+		m := manifest.Manifest{Preset: preset, Components: []manifest.Component{}, Target: &manifest.Target{MacOS: target}, Verified: &manifest.Verified{Static: true}, Files: files}
+		if err := manifest.Write(lib, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}, {"-c", "user.name=toy", "-c", "user.email=toy@example.org", "commit", "-q", "-m", "all"}} {
+		if out, err := exec.Command("git", append([]string{"-C", dir}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git: %v\n%s", err, out)
+		}
+	}
+	return dir
+}
+
+// payload runs the command line in this process.
+func payload(dir string, args ...string) (code int, stdout, stderr string) {
+	var out, voice bytes.Buffer
+	code = Main(append([]string{"-C", dir}, args...), strings.NewReader(""), &out, &voice)
+	return code, out.String(), voice.String()
+}
+
+// unpacked is the .zip of the release, laid out by another program.
+func unpacked(t *testing.T, dir string) string {
+	t.Helper()
+	to := t.TempDir()
+	archives, err := filepath.Glob(filepath.Join(dir, "dist", "release", "*.tgz"))
+	if err != nil || len(archives) != 1 {
+		t.Fatalf("archives %v, %v", archives, err)
+	}
+	if out, err := exec.Command("tar", "-xzf", archives[0], "-C", to).CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v\n%s", err, out)
+	}
+	return filepath.Join(to, "lib", "payload")
+}
+
+func TestPackageDarwin(t *testing.T) {
+	dir := macRepo(t)
+	code, _, voice := payload(dir, "package", "darwin", "--macos", "14.0")
+	if code != exitDone {
+		t.Fatalf("exit %d\n%s", code, voice)
+	}
+	for _, want := range []string{"libtoy.dylib is made of arm64 ", "5 files; 2 joined, 2 not for every processor, as declared", "4 files with 6 images signed (adhoc), every page checked"} {
+		if !strings.Contains(voice, want) {
+			t.Errorf("no %q in\n%s", want, voice)
+		}
+	}
+	lib := unpacked(t, dir)
+	data, err := os.ReadFile(filepath.Join(lib, "tool"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if archs, err := codesign.Check(data, nil); err != nil || !slices.Equal(archs, []string{"amd64", "arm64"}) {
+		t.Errorf("%v, %v", archs, err)
+	}
+	m, err := manifest.Read(lib)
+	if err != nil || m.Signing == nil || m.Signing.Kind != "adhoc" || m.Signing.Runtime {
+		t.Errorf("signing %+v, %v", m.Signing, err)
+	}
+	if code, _, voice := payload(dir, "verify", "--no-run", lib); code != exitDone {
+		t.Errorf("verify: exit %d\n%s", code, voice)
+	}
+	// The same trees, the same bytes.
+	first, err := os.ReadFile(filepath.Join(dir, "dist", "release", "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _, voice := payload(dir, "package", "darwin", "--macos", "14.0"); code != exitDone {
+		t.Fatalf("exit %d\n%s", code, voice)
+	}
+	if second, _ := os.ReadFile(filepath.Join(dir, "dist", "release", "SHA256SUMS")); !bytes.Equal(first, second) {
+		t.Errorf("a second time:\n%s\nfirst:\n%s", second, first)
+	}
+	// What serves no Mac of the asked version is refused.
+	if code, _, voice := payload(dir, "package", "darwin", "--macos", "13.0"); code != exitVerification || !strings.Contains(voice, "v3/libgpu.dylib needs macOS 14.0") {
+		t.Errorf("exit %d\n%s", code, voice)
+	}
+}
+
+func TestPackageDarwinRefuses(t *testing.T) {
+	dir := macRepo(t)
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"linux", "--sign", "adhoc"}, exitUsage, "--sign is for darwin"},
+		{[]string{"darwin", "--sign", "gold"}, exitUsage, "--sign gold: it is adhoc or developer-id"},
+		{[]string{"darwin", "--sign", "developer-id"}, exitUsage, "needs one of --certificate and --identity"},
+		{[]string{"darwin", "--certificate", "x.p12"}, exitUsage, "go with --sign developer-id"},
+		{[]string{"darwin", "--notarize"}, exitUsage, "the notary takes no other signatures"},
+		{[]string{"darwin", "--resume"}, exitUsage, "asking the notary needs --notary-key"},
+		{[]string{"darwin", "--sign", "developer-id", "--certificate", "nowhere.p12"}, exitFailed, "reading the certificate in nowhere.p12"},
+	} {
+		if code, _, voice := payload(dir, append([]string{"package"}, c.args...)...); code != c.code || !strings.Contains(voice, c.want) {
+			t.Errorf("%v: exit %d\n%s", c.args, code, voice)
+		}
+	}
+	t.Setenv("PATH", strings.Join([]string{filepath.Dir(lookPath(t, "git"))}, ":"))
+	for _, args := range [][]string{{"--dmg"}, {"--sign", "developer-id", "--identity", "Nobody"}} {
+		if code, _, voice := payload(dir, append([]string{"package", "darwin"}, args...)...); code != exitPrerequisite || !strings.Contains(voice, "is not on PATH") {
+			t.Errorf("%v: exit %d\n%s", args, code, voice)
+		}
+	}
+	data := filepath.Join(dir, "dist", "amd", "lib", "payload", "LICENSE")
+	if err := os.WriteFile(data, []byte("BSD\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, voice := payload(dir, "package", "darwin", "--allow-changed"); code != exitVerification || !strings.Contains(voice, "differ from byte 0 on") {
+		t.Errorf("data that differs: exit %d\n%s", code, voice)
+	}
+}
+
+func lookPath(t *testing.T, tool string) string {
+	t.Helper()
+	file, err := exec.LookPath(tool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// A Mac's own tools, as far as what they are asked for.
+func TestPackageDarwinTools(t *testing.T) {
+	dir := macRepo(t)
+	bin := t.TempDir()
+	log := filepath.Join(bin, "log")
+	for name, script := range map[string]string{
+		"hdiutil":  `for last; do :; done; echo image >"$last"`,
+		"codesign": `true`,
+	} {
+		text := "#!/bin/sh\necho " + name + " \"$@\" >>" + log + "\n" + script + "\n"
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	code, _, voice := payload(dir, "package", "darwin", "--dmg", "--sign", "developer-id", "--identity", "Developer ID Application: Nobody")
+	if code != exitDone {
+		t.Fatalf("exit %d\n%s", code, voice)
+	}
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if len(lines) != 6 || !strings.HasPrefix(lines[0], "codesign --sign Developer ID Application: Nobody --force --identifier org.example.libgpu --options runtime --timestamp=none ") ||
+		!strings.Contains(lines[3], "--entitlements ") || !strings.HasPrefix(lines[4], "hdiutil create -volname payload-darwin-universal-base") || !strings.HasSuffix(lines[5], ".dmg") {
+		t.Errorf("ran\n%s", text)
+	}
+	sums, err := os.ReadFile(filepath.Join(dir, "dist", "release", "SHA256SUMS"))
+	if err != nil || !strings.Contains(string(sums), "payload-darwin-universal-base.dmg") {
+		t.Errorf("%s, %v", sums, err)
+	}
+}
+
+// certificate is one that calls itself Developer ID, in a file.
+func certificate(t *testing.T) string {
+	t.Helper()
+	issue := func(c, parent *x509.Certificate, with *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if parent == nil {
+			parent, with = c, key
+		}
+		c.SerialNumber, c.NotBefore, c.NotAfter = big.NewInt(1), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+		der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, with)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cert, key
+	}
+	ca, caKey := issue(&x509.Certificate{Subject: pkix.Name{CommonName: "CA"}, IsCA: true, BasicConstraintsValid: true}, nil, nil)
+	leaf, key := issue(&x509.Certificate{
+		Subject:         pkix.Name{CommonName: "Developer ID Application: Nobody (TEAM123456)", OrganizationalUnit: []string{"TEAM123456"}},
+		ExtKeyUsage:     []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
+		ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 2, 840, 113635, 100, 6, 1, 13}, Value: []byte{5, 0}}},
+	}, ca, caKey)
+	data, err := pkcs12.Modern.Encode(key, leaf, []*x509.Certificate{ca}, "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "id.p12")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestPackageDarwinNotarised(t *testing.T) {
+	dir := macRepo(t)
+	service := notarytest.New(t, "In Progress")
+	t.Setenv("PAYLOAD_CERTIFICATE_PASSWORD", "secret")
+	t.Setenv("PAYLOAD_NOTARY_URL", service.URL)
+	t.Setenv("PAYLOAD_NOTARY_UPLOAD", service.Upload)
+	t.Setenv("PAYLOAD_NOTARY_KEY", service.KeyFile())
+	t.Setenv("PAYLOAD_NOTARY_KEY_ID", notarytest.KeyID)
+	t.Setenv("PAYLOAD_NOTARY_ISSUER", notarytest.Issuer)
+	code, _, voice := payload(dir, "package", "darwin", "--sign", "developer-id", "--certificate", certificate(t), "--notarize", "--notary-wait", "40ms")
+	if code != exitFailed || !strings.Contains(voice, "hint: payload package darwin --resume") || !strings.Contains(voice, "has not decided on submission sub-1") {
+		t.Fatalf("exit %d\n%s", code, voice)
+	}
+	service.Lock()
+	service.Answers = []string{"Invalid"}
+	service.Issues = []map[string]any{{"severity": "error", "path": "payload-darwin-universal-base.zip/lib/payload/v3/libgpu.dylib", "message": "The binary is wrong.", "architecture": "arm64"}}
+	service.Unlock()
+	code, stdout, voice := payload(dir, "package", "darwin", "--resume", "--notary-wait", "5s", "--json")
+	if code != exitVerification || !strings.Contains(voice, "error: v3/libgpu.dylib (arm64): The binary is wrong.") || service.Submits != 1 {
+		t.Errorf("exit %d, %d submissions\n%s", code, service.Submits, voice)
+	}
+	var got notarised
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || got.Schema != notarySchema || len(got.Outcome) != 1 || got.Outcome[0].Status != "Invalid" {
+		t.Errorf("%v\n%s", err, stdout)
+	}
+	if code, _, voice := payload(dir, "package", "darwin", "--resume"); code != exitFailed || !strings.Contains(voice, "no notarisation was left open") {
+		t.Errorf("exit %d\n%s", code, voice)
+	}
+	service.Lock()
+	service.Answers = []string{"Accepted"}
+	service.Unlock()
+	code, _, voice = payload(dir, "package", "darwin", "--resume", "--notary-id", "sub-1", "--notary-wait", "5s")
+	if code != exitDone || !strings.Contains(voice, "carries no ticket, as no archive can") {
+		t.Errorf("exit %d\n%s", code, voice)
+	}
+	lib := unpacked(t, dir)
+	data, err := os.ReadFile(filepath.Join(lib, "tool"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := machofile.Slices(bytes.NewReader(data), int64(len(data)))
+	if err != nil || len(list) != 2 {
+		t.Errorf("%v, %v", list, err)
+	}
+	m, err := manifest.Read(lib)
+	if err != nil || m.Signing == nil || m.Signing.Team != "TEAM123456" || !m.Signing.Runtime {
+		t.Errorf("signing %+v, %v", m.Signing, err)
+	}
+}
