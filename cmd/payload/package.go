@@ -148,7 +148,7 @@ func runPackage(ctx context.Context, a *app, opts packageOptions) error {
 		return opts.mac.resumeNotary(ctx, a, opts.Out)
 	}
 	if opts.System == "darwin" {
-		if err := opts.mac.steps(w.File, &opts.Options); err != nil {
+		if err := opts.mac.steps(a, w.File, &opts.Options); err != nil {
 			return err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -92,7 +91,7 @@ func (m *macFlags) check(cmd *cobra.Command, system string) error {
 }
 
 // steps hands the macOS part of the work to the packaging.
-func (m *macFlags) steps(f *config.File, p *pack.Options) error {
+func (m *macFlags) steps(a *app, f *config.File, p *pack.Options) error {
 	o := darwin.Options{DiskImage: m.diskImage, Sign: codesign.Options{Prefix: f.Packages.Signing.Prefix}}
 	var tools []string
 	if m.diskImage {
@@ -121,6 +120,12 @@ func (m *macFlags) steps(f *config.File, p *pack.Options) error {
 			return fmt.Errorf("signing with %q: the notary takes certificates \"Developer ID Application\" of Apple's alone", id.Certificate.Subject.CommonName)
 		}
 		o.Sign.Identity = id
+	}
+	if m.notarize {
+		o.Notarise = func(ctx context.Context, file string) error {
+			_, err := m.submit(ctx, a, []string{file})
+			return err
+		}
 	}
 	darwin.Steps(p, o)
 	return nil
@@ -173,10 +178,8 @@ func (m *macFlags) submit(ctx context.Context, a *app, archives []string) ([]not
 		}
 		refused = refused || out.Status != notary.Accepted
 		a.voice.Say("%s: submission %s is %s", filepath.Base(archive), out.ID, strings.ToLower(out.Status))
-		if out.Status == notary.Accepted {
-			if err := darwin.Staple(ctx, archive, a.voice.Say); err != nil {
-				return outcomes, err
-			}
+		if out.Status == notary.Accepted && filepath.Ext(archive) == ".zip" {
+			a.voice.Say("%s carries no ticket, as no archive can: a Mac asks for it when a file of it is first opened", filepath.Base(archive))
 		}
 	}
 	if refused {
@@ -209,12 +212,13 @@ func (m *macFlags) resumeNotary(ctx context.Context, a *app, out string) error {
 	return err
 }
 
-// submitted are the archives of a release that the notary takes.
+// submitted are the archives of a finished release that the notary takes. Disk
+// images have been to it before, since they carry its ticket.
 func submitted(res pack.Result) []string {
 	var list []string
 	for _, p := range res.Packages {
 		for _, f := range p.Files {
-			if slices.Contains([]string{".zip", ".dmg"}, filepath.Ext(f.Name)) && len(f.Parts) == 0 {
+			if f.Kind == "archive" && filepath.Ext(f.Name) == ".zip" && len(f.Parts) == 0 {
 				list = append(list, filepath.Join(res.Out, f.Name))
 			}
 		}

@@ -212,6 +212,7 @@ func TestPackageDarwinTools(t *testing.T) {
 	for name, script := range map[string]string{
 		"hdiutil":  `for last; do :; done; echo image >"$last"`,
 		"codesign": `true`,
+		"xcrun":    `for last; do :; done; echo ticket >>"$last"`,
 	} {
 		text := "#!/bin/sh\necho " + name + " \"$@\" >>" + log + "\n" + script + "\n"
 		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o755); err != nil {
@@ -219,7 +220,9 @@ func TestPackageDarwinTools(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
-	code, _, voice := payload(dir, "package", "darwin", "--dmg", "--sign", "developer-id", "--identity", "Developer ID Application: Nobody")
+	service := notarytest.New(t, "Accepted")
+	notaryVariables(t, service)
+	code, _, voice := payload(dir, "package", "darwin", "--dmg", "--sign", "developer-id", "--identity", "Developer ID Application: Nobody", "--notarize", "--notary-wait", "5s")
 	if code != exitDone {
 		t.Fatalf("exit %d\n%s", code, voice)
 	}
@@ -228,13 +231,21 @@ func TestPackageDarwinTools(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	if len(lines) != 6 || !strings.HasPrefix(lines[0], "codesign --sign Developer ID Application: Nobody --force --identifier org.example.libgpu --options runtime --timestamp=none ") ||
-		!strings.Contains(lines[3], "--entitlements ") || !strings.HasPrefix(lines[4], "hdiutil create -volname payload-darwin-universal-base") || !strings.HasSuffix(lines[5], ".dmg") {
+	if len(lines) != 7 || !strings.HasPrefix(lines[0], "codesign --sign Developer ID Application: Nobody --force --identifier org.example.libgpu --options runtime --timestamp=none ") ||
+		!strings.Contains(lines[3], "--entitlements ") || !strings.HasPrefix(lines[4], "hdiutil create -volname payload-darwin-universal-base") || !strings.HasSuffix(lines[5], ".dmg") || !strings.HasPrefix(lines[6], "xcrun stapler staple ") {
 		t.Errorf("ran\n%s", text)
 	}
-	sums, err := os.ReadFile(filepath.Join(dir, "dist", "release", "SHA256SUMS"))
-	if err != nil || !strings.Contains(string(sums), "payload-darwin-universal-base.dmg") {
-		t.Errorf("%s, %v", sums, err)
+	// The image and the .zip were submitted; the checksums are of the image with its ticket.
+	if service.Submits != 2 {
+		t.Errorf("%d submissions", service.Submits)
+	}
+	if image, err := os.ReadFile(filepath.Join(dir, "dist", "release", "payload-darwin-universal-base.dmg")); err != nil || string(image) != "image\nticket\n" {
+		t.Errorf("image %q, %v", image, err)
+	}
+	sum := exec.Command("sha256sum", "-c", "--quiet", "SHA256SUMS")
+	sum.Dir = filepath.Join(dir, "dist", "release")
+	if out, err := sum.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
@@ -277,15 +288,21 @@ func certificate(t *testing.T) string {
 	return file
 }
 
-func TestPackageDarwinNotarised(t *testing.T) {
-	dir := macRepo(t)
-	service := notarytest.New(t, "In Progress")
-	t.Setenv("PAYLOAD_CERTIFICATE_PASSWORD", "secret")
+// notaryVariables name the service as a user's environment does.
+func notaryVariables(t *testing.T, service *notarytest.Service) {
+	t.Helper()
 	t.Setenv("PAYLOAD_NOTARY_URL", service.URL)
 	t.Setenv("PAYLOAD_NOTARY_UPLOAD", service.Upload)
 	t.Setenv("PAYLOAD_NOTARY_KEY", service.KeyFile())
 	t.Setenv("PAYLOAD_NOTARY_KEY_ID", notarytest.KeyID)
 	t.Setenv("PAYLOAD_NOTARY_ISSUER", notarytest.Issuer)
+}
+
+func TestPackageDarwinNotarised(t *testing.T) {
+	dir := macRepo(t)
+	service := notarytest.New(t, "In Progress")
+	t.Setenv("PAYLOAD_CERTIFICATE_PASSWORD", "secret")
+	notaryVariables(t, service)
 	code, _, voice := payload(dir, "package", "darwin", "--sign", "developer-id", "--certificate", certificate(t), "--notarize", "--notary-wait", "40ms")
 	if code != exitFailed || !strings.Contains(voice, "hint: payload package darwin --resume") || !strings.Contains(voice, "has not decided on submission sub-1") {
 		t.Fatalf("exit %d\n%s", code, voice)

@@ -28,6 +28,10 @@ type Options struct {
 	Sign codesign.Options // without entitlements, which each group has
 	// DiskImage makes a .dmg too, by hdiutil of macOS.
 	DiskImage bool
+	// Notarise has the notary look at a disk image; nil: nobody does. A ticket is
+	// put into the image, so it comes before the checksums; a run that is ended
+	// while it waits has to make the image again.
+	Notarise func(ctx context.Context, file string) error
 }
 
 // Steps puts what is done on macOS into a release's options.
@@ -187,7 +191,7 @@ func imageArgs(volume, folder, out string) []string {
 
 func (o Options) diskImage(ctx context.Context, j *pack.Job) error {
 	name := j.Name() + ".dmg"
-	out := filepath.Join(j.New, name)
+	out := filepath.Join(j.Work, name)
 	if _, err := run.Do(ctx, run.Cmd{Args: imageArgs(j.Name(), j.Root, out)}); err != nil {
 		return fmt.Errorf("making %s: %w", name, err)
 	}
@@ -197,5 +201,25 @@ func (o Options) diskImage(ctx context.Context, j *pack.Job) error {
 			return fmt.Errorf("signing %s: %w", name, err)
 		}
 	}
+	if o.Notarise != nil {
+		if err := o.Notarise(ctx, out); err != nil {
+			return err
+		}
+		if _, err := run.Do(ctx, run.Cmd{Args: []string{"xcrun", "stapler", "staple", out}}); err != nil {
+			return fmt.Errorf("putting the notary's ticket into %s: %w", name, err)
+		}
+	}
+	if err := os.Rename(out, filepath.Join(j.New, name)); err != nil {
+		return err
+	}
 	return j.Add(name, "image")
+}
+
+// InPayload names a file that the notary spoke of as the payload does.
+func InPayload(path, arch string) string {
+	path = strings.TrimPrefix(path, "lib/payload/")
+	if arch != "" {
+		return fmt.Sprintf("%s (%s)", path, arch)
+	}
+	return path
 }
