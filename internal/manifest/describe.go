@@ -36,6 +36,15 @@ func Describe(dir string) ([]File, error) {
 	return found, nil
 }
 
+// List is Describe without what is in the files: paths and links alone.
+func List(dir string) ([]File, error) {
+	found, err := walk(dir)
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", dir, err)
+	}
+	return found, nil
+}
+
 func walk(dir string) ([]File, error) {
 	found := []File{}
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

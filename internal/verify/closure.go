@@ -8,8 +8,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/sourcegraph/conc/pool"
 
 	"payload/internal/manifest"
 )
@@ -22,33 +25,46 @@ type object struct {
 	needed  []string
 	rpath   []string // DT_RPATH, ignored by the loader when there is a RUNPATH
 	runpath []string
+	symbols elfSymbols
+
+	// What came out of resolving what is needed.
+	loads   []*object
+	system  []string // of the declared system libraries
+	unknown bool     // something of it was not found, and was reported
 }
 
 // readObjects opens every ELF file of the payload, in order of path.
 func readObjects(res *Result, dir string, files []manifest.File) []*object {
+	found := readEach(res, dir, files, "elf.unreadable", "ELF", readObject)
 	var objects []*object
-	eachFile(res, dir, files, "elf.unreadable", "ELF", func(full, path string) error {
-		o, err := readObject(full)
-		if o != nil && err == nil {
-			o.path = path
+	for i, o := range found {
+		if o != nil {
+			o.path = files[i].Path
 			objects = append(objects, o)
 		}
-		return err
-	})
+	}
 	return objects
 }
 
-// eachFile reads the files of a payload that are no links. One that can't be
-// read is a finding with that id.
-func eachFile(res *Result, dir string, files []manifest.File, id, kind string, read func(full, path string) error) {
-	for _, f := range files {
-		if f.Link != "" {
-			continue
-		}
-		if err := read(filepath.Join(dir, filepath.FromSlash(f.Path)), f.Path); err != nil {
-			res.static(id, f.Path, f.Path+" is a damaged "+kind+" file", err.Error(), f.Path)
+// readEach reads the files of a payload that are no links, side by side, and
+// gives what came out of each; nothing for one that can't be read, which is a
+// finding with that id.
+func readEach[T any](res *Result, dir string, files []manifest.File, id, kind string, read func(file string) (T, error)) []T {
+	found, failed := make([]T, len(files)), make([]error, len(files))
+	work := pool.New().WithMaxGoroutines(max(2, runtime.GOMAXPROCS(0)))
+	for i, f := range files {
+		if f.Link == "" {
+			work.Go(func() { found[i], failed[i] = read(filepath.Join(dir, filepath.FromSlash(f.Path))) })
 		}
 	}
+	work.Wait()
+	for i, err := range failed {
+		if err != nil {
+			found[i] = *new(T)
+			res.static(id, files[i].Path, files[i].Path+" is a damaged "+kind+" file", err.Error(), files[i].Path)
+		}
+	}
+	return found
 }
 
 // readObject gives nil for a file that isn't ELF.
@@ -85,7 +101,10 @@ func readObject(file string) (*object, error) {
 	if o.rpath, err = searchPath(f, elf.DT_RPATH); err != nil {
 		return nil, err
 	}
-	o.runpath, err = searchPath(f, elf.DT_RUNPATH)
+	if o.runpath, err = searchPath(f, elf.DT_RUNPATH); err != nil {
+		return nil, err
+	}
+	o.symbols, err = readSymbols(f)
 	return o, err
 }
 
@@ -169,6 +188,7 @@ func checkClosure(res *Result, dir string, files []manifest.File, objects []*obj
 	for _, o := range objects { // what only others need, under a link's name or in a circle
 		c.visit(o, nil)
 	}
+	checkSymbols(res, c.sys, objects)
 }
 
 func loadRank(o *object) int {
@@ -215,8 +235,15 @@ func (c *closure) visit(o *object, loaders []*object) {
 	c.seen[o.path] = true
 	chain := append([]*object{o}, loaders...)
 	for _, name := range o.needed {
-		if found := c.resolve(name, chain); found != nil {
+		found := c.resolve(name, chain)
+		switch {
+		case found != nil:
+			o.loads = append(o.loads, found)
 			c.visit(found, chain)
+		case c.sys.systemLibrary(name):
+			o.system = append(o.system, name)
+		default:
+			o.unknown = true
 		}
 	}
 }

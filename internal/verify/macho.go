@@ -30,15 +30,20 @@ type image struct {
 	macOS     string // the oldest that it loads on
 	arch      string
 	imports   []imported
+	exports   map[string]bool
+	reexports []string // names of libraries whose symbols are its own too
 	own       []string // symbols of the C++ runtime that it brings itself
 	unsigned  bool
 	signature error // what is wrong with it
+
+	found map[string]string // by the name of what it needs, the file in the payload
 }
 
 // imported is a symbol that a library has to bring.
 type imported struct {
 	name    string
 	library string // empty where any may have it
+	weak    bool   // dyld does without it
 }
 
 // Load commands that debug/macho does not decode.
@@ -60,17 +65,12 @@ var ownRuntime = []string{"__ZTISt9exception", "___cxa_throw"}
 // readImages opens every Mach-O file of the payload, in order of path.
 func readImages(res *Result, dir string, files []manifest.File) []*image {
 	var images []*image
-	eachFile(res, dir, files, "macho.unreadable", "Mach-O", func(full, path string) error {
-		found, err := readImage(full)
-		if err != nil {
-			return err
-		}
+	for i, found := range readEach(res, dir, files, "macho.unreadable", "Mach-O", readImage) {
 		for _, m := range found {
-			m.path = path
+			m.path = files[i].Path
 			images = append(images, m)
 		}
-		return nil
-	})
+	}
 	return images
 }
 
@@ -130,7 +130,7 @@ func readSlice(r *io.SectionReader) (*image, error) {
 		return nil, nil
 	}
 	arch, floor := manifest.Inspect(r)
-	m := &image{program: f.Type == macho.TypeExec, arch: arch, unsigned: true}
+	m := &image{program: f.Type == macho.TypeExec, arch: arch, unsigned: true, exports: map[string]bool{}, found: map[string]string{}}
 	if floor != nil {
 		m.macOS = floor.MacOS
 	}
@@ -161,6 +161,9 @@ func (m *image) load(r *io.SectionReader, order binary.ByteOrder, raw []byte) er
 	case lcLoadDylib, lcWeakDylib, lcReexportDylib, lcUpwardDylib:
 		m.needed = append(m.needed, text(8))
 		m.libraries = append(m.libraries, text(8))
+		if order.Uint32(raw) == lcReexportDylib {
+			m.reexports = append(m.reexports, text(8))
+		}
 	case lcRpath:
 		m.rpaths = append(m.rpaths, text(8))
 	case lcCodeSignature:
@@ -188,6 +191,8 @@ func (m *image) symbols(f *macho.File) {
 		debugging = 0xe0 // N_STAB
 		kindMask  = 0x0e // N_TYPE
 		external  = 0x01 // N_EXT
+		private   = 0x10 // N_PEXT
+		weak      = 0x40 // N_WEAK_REF, of n_desc
 	)
 	for _, s := range f.Symtab.Syms {
 		switch {
@@ -196,8 +201,11 @@ func (m *image) symbols(f *macho.File) {
 			if slices.Contains(ownRuntime, s.Name) {
 				m.own = append(m.own, s.Name)
 			}
+			if s.Type&external != 0 && s.Type&private == 0 {
+				m.exports[s.Name] = true
+			}
 		case s.Type&external != 0:
-			from := imported{name: s.Name}
+			from := imported{name: s.Name, weak: s.Desc&weak != 0}
 			if ordinal := int(s.Desc >> 8); ordinal >= 1 && ordinal <= len(m.libraries) {
 				from.library = m.libraries[ordinal-1]
 			}
@@ -219,6 +227,7 @@ func checkImages(res *Result, dir string, images []*image, files []manifest.File
 		c := imageClosure{res: res, m: m, files: list, real: real}
 		c.check()
 	}
+	checkImports(res, images)
 	checkMetallibs(res, dir, images, list, target)
 }
 
@@ -332,8 +341,11 @@ func (c *imageClosure) resolve(name string) {
 		c.res.static("closure.outside", what, fmt.Sprintf("%s needs %s, which is outside the payload", m.path, name), "only /usr/lib and /System/Library are on every Mac", m.path)
 		return
 	}
-	if slices.ContainsFunc(at, func(file string) bool { return c.real(file) != "" }) {
-		return
+	for _, file := range at {
+		if found := c.real(file); found != "" {
+			m.found[name] = found
+			return
+		}
 	}
 	for _, p := range slices.Sorted(maps.Keys(c.files)) {
 		if path.Base(p) == path.Base(name) {

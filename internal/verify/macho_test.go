@@ -177,7 +177,22 @@ func TestMachO(t *testing.T) {
 			change: func(p *macPayload) {
 				x := p.files["gpu/libx.dylib"]
 				x.Symbols = append(x.Symbols, testkit.MachOSymbol{Name: "___cxa_init_primary_exception", Ordinal: 1})
+				p.files["gpu/libmlx.dylib"].Symbols = []testkit.MachOSymbol{{Name: "___cxa_init_primary_exception"}}
 			},
+		},
+		"a symbol that the library lacks": {
+			change: func(p *macPayload) {
+				x := p.files["gpu/libx.dylib"]
+				x.Symbols = append(x.Symbols, testkit.MachOSymbol{Name: "__ZN3mlx4core3addEv", Ordinal: 1})
+			},
+			want: []string{"symbols.undefined", "gpu/libx.dylib needs mlx::core::add() of libmlx.dylib"},
+		},
+		"text in a library's place": {
+			after: func(tb testing.TB, dir string) {
+				tb.Helper()
+				put(t, filepath.Join(dir, "gpu/libdeep.dylib"), "not a library")
+			},
+			want: []string{"closure.missing", "libdeep.dylib, and what has that name is no library"},
 		},
 		"no kernels": {
 			change: func(p *macPayload) { p.kernel = nil },

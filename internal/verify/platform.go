@@ -10,6 +10,8 @@ import (
 type platform struct {
 	// libraries that a payload may need without holding them, and why.
 	libraries map[string]string
+	// symbols begin so in those libraries that give their symbols no versions.
+	symbols map[string]string
 	// folders in which the loader finds them.
 	folders []string
 	// mapped are patterns of other files that a process may map.
@@ -36,6 +38,9 @@ var platforms = map[string]platform{
 			"libnvidia-ml.so.1":     "comes with the NVIDIA driver, must match it",
 			"libvulkan.so.1":        "the Vulkan loader, finds the installed drivers",
 			"libOpenCL.so.1":        "the OpenCL loader, finds the installed drivers",
+		},
+		symbols: map[string]string{
+			"libcuda.so.1": "cu", "libnvidia-ml.so.1": "nvml", "libvulkan.so.1": "vk", "libOpenCL.so.1": "cl",
 		},
 		folders: []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/lib32", "/usr/lib32"},
 		mapped: []string{

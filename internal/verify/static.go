@@ -1,16 +1,15 @@
 package verify
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"path"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 
 	"payload/internal/manifest"
+	"payload/internal/report"
 )
 
 // static runs the half that starts nothing. It gives the files that it saw.
@@ -61,6 +60,11 @@ func (r *Result) static(id, what, title, detail string, paths ...string) {
 	r.Findings = append(r.Findings, fault(categoryStatic, id, what, title, detail, paths...))
 }
 
+// has says whether a file has a finding of some kind already.
+func (r *Result) has(id, path string) bool {
+	return slices.ContainsFunc(r.Findings, func(f report.Finding) bool { return f.ID == id && len(f.Where) > 0 && f.Where[0].Path == path })
+}
+
 func compareWithManifest(res *Result, dir string, got []manifest.File) {
 	m, err := manifest.Read(dir)
 	if err != nil {
@@ -98,19 +102,28 @@ func compareWithManifest(res *Result, dir string, got []manifest.File) {
 
 // checkLinks reports links that lead out of the payload or nowhere.
 func checkLinks(res *Result, got []manifest.File) {
-	_, real := layout(got)
+	tree := manifest.NewTree(got)
 	for _, f := range got {
 		if f.Link == "" {
 			continue
 		}
-		target := path.Join(path.Dir(f.Path), f.Link)
-		switch {
-		case strings.HasPrefix(f.Link, "/") || filepath.IsAbs(f.Link) || target == ".." || strings.HasPrefix(target, "../"):
-			res.static("links.outside", f.Path, f.Path+" is a link out of the payload", "points to "+f.Link, f.Path)
-		case real(f.Path) == "":
-			res.static("links.broken", f.Path, f.Path+" is a link to nothing", "points to "+f.Link, f.Path)
+		_, err := tree.Follow(f.Path)
+		for _, bad := range badLinks {
+			if errors.Is(err, bad.err) {
+				res.static(bad.id, f.Path, f.Path+bad.words, "points to "+f.Link, f.Path)
+			}
 		}
 	}
+}
+
+var badLinks = []struct {
+	err       error
+	id, words string
+}{
+	{manifest.ErrAbsolute, "links.absolute", " is a link to an absolute path"},
+	{manifest.ErrOutside, "links.outside", " is a link out of the payload"},
+	{manifest.ErrCycle, "links.cycle", " is a link that leads back to itself"},
+	{manifest.ErrNothing, "links.broken", " is a link to nothing"},
 }
 
 // checkVariants holds the variants that were built against the modules that are
@@ -134,31 +147,19 @@ func checkVariants(res *Result, k kind, built []string, got []manifest.File) {
 }
 
 // layout gives the payload's files by path, and a function that follows links
-// to a regular file inside the payload; it gives "" where there is none.
+// to a file or folder inside the payload; it gives "" where there is none.
 func layout(got []manifest.File) (map[string]manifest.File, func(string) string) {
-	files, dirs := map[string]manifest.File{}, map[string]bool{}
+	files := map[string]manifest.File{}
 	for _, f := range got {
 		files[f.Path] = f
-		for d := path.Dir(f.Path); d != "."; d = path.Dir(d) {
-			dirs[d] = true
-		}
 	}
+	tree := manifest.NewTree(got)
 	return files, func(p string) string {
-		for range 40 { // as many as the kernel follows
-			f, ok := files[p]
-			switch {
-			case !ok && dirs[p]:
-				return p
-			case !ok:
-				return ""
-			case f.Link == "":
-				return p
-			case strings.HasPrefix(f.Link, "/"):
-				return ""
-			}
-			p = path.Join(path.Dir(p), f.Link)
+		found, err := tree.Follow(p)
+		if err != nil {
+			return ""
 		}
-		return ""
+		return found
 	}
 }
 

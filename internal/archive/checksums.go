@@ -1,0 +1,102 @@
+package archive
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ChecksumsName is the file beside archives that lists their SHA-256, in the
+// form that sha256sum reads.
+const ChecksumsName = "SHA256SUMS"
+
+// CheckSums holds files against the list in their folder. Without a list there
+// is nothing to hold them against.
+func CheckSums(ctx context.Context, files []string) ([]Problem, error) {
+	if len(files) == 0 {
+		return nil, nil
+	}
+	list := filepath.Join(filepath.Dir(files[0]), ChecksumsName)
+	data, err := os.ReadFile(list)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the checksums: %w", err)
+	}
+	want, bad := parseSums(string(data))
+	if bad != nil {
+		return []Problem{*bad}, nil
+	}
+	var problems []Problem
+	for _, file := range files {
+		name := filepath.Base(file)
+		sum, listed := want[name]
+		if !listed {
+			problems = append(problems, Problem{ID: "archive.unlisted", Title: fmt.Sprintf("%s is not in %s beside it", name, ChecksumsName), Detail: "users who check it are told that nothing is known of it"})
+			continue
+		}
+		got, err := digest(ctx, file)
+		if err != nil {
+			return nil, fmt.Errorf("hashing %s: %w", file, err)
+		}
+		if got != sum {
+			problems = append(problems, Problem{ID: "archive.digest", Title: fmt.Sprintf("%s is not the file that %s lists", name, ChecksumsName), Detail: fmt.Sprintf("SHA-256 %s, listed is %s", got, sum)})
+		}
+	}
+	return problems, nil
+}
+
+// parseSums reads lines of a digest in hex, a space, a space or an asterisk, and
+// a name.
+func parseSums(text string) (map[string]string, *Problem) {
+	sums := map[string]string{}
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		line = strings.TrimRight(line, "\r\n")
+		if line == "" {
+			continue
+		}
+		sum, name, ok := strings.Cut(line, " ")
+		raw, err := hex.DecodeString(sum)
+		if !ok || err != nil || len(raw) != sha256.Size || len(name) < 2 || name[0] != ' ' && name[0] != '*' {
+			return nil, &Problem{ID: "archive.checksums", Title: fmt.Sprintf("line %d of %s is no checksum", number, ChecksumsName), Detail: fmt.Sprintf("%q", line)}
+		}
+		sums[name[1:]] = strings.ToLower(sum)
+	}
+	return sums, nil
+}
+
+func digest(ctx context.Context, file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // only read
+	h := sha256.New()
+	if _, err := io.CopyBuffer(h, &stoppable{ctx, f}, make([]byte, 1<<20)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// stoppable is a reader that ends with a context.
+type stoppable struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+func (s *stoppable) Read(b []byte) (int, error) {
+	if s.ctx.Err() != nil {
+		return 0, context.Cause(s.ctx)
+	}
+	return s.from.Read(b)
+}
