@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"payload/internal/adopt"
+	"payload/internal/archive"
 	"payload/internal/build"
 	"payload/internal/ci"
 	"payload/internal/cmakerun"
@@ -268,7 +269,6 @@ var (
 			}
 			return failure{code: exitVerification, hint: "payload verify " + e.Dir}
 		}),
-		every[*verify.FolderError](exitUsage, "name a staged tree: payload verify dist/PRESET"),
 		of(func(e *pack.RefusedError) failure { return refused(e) }),
 		of(func(e *pack.NotStagedError) failure {
 			return failure{code: exitFailed, hint: "payload build --preset " + strings.Join(e.Presets, ",")}
@@ -294,6 +294,11 @@ var (
 			}
 			return failure{code: exitUsage, hint: "minisign -G makes a key"}
 		}),
+		every[*archive.NotArchiveError](exitUsage, "name a staged tree or an archive: payload verify dist/PRESET"),
+		of(func(e *damagedReleaseError) failure {
+			return failure{code: exitVerification, hint: "payload verify --no-run " + e.path}
+		}),
+		every[*verify.FolderError](exitUsage, "name a staged tree or an archive: payload verify dist/PRESET"),
 		every[*verify.NotAskableError](exitFailed, "name two staged payloads that this machine can run: --run OLDDIR,NEWDIR"),
 		of(func(e *cmakerun.UnknownPresetError) failure {
 			if len(e.Nearest) > 0 {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"payload/internal/archive"
 	"payload/internal/build"
 	"payload/internal/ci"
 	"payload/internal/cmakerun"
@@ -58,6 +59,8 @@ func TestFailures(t *testing.T) {
 		{&pack.UnknownGroupError{Name: "x"}, exitUsage, "payload package --help"},
 		{&pack.KeyError{Path: "x", Password: true, Err: errors.New("y")}, exitFailed, "PAYLOAD_SIGN_PASSWORD"},
 		{&pack.KeyError{Path: "x", Err: errors.New("y")}, exitUsage, "minisign -G"},
+		{&archive.NotArchiveError{Path: "x"}, exitUsage, "payload verify dist/PRESET"},
+		{&damagedReleaseError{path: "old.tgz", why: "y"}, exitVerification, "payload verify --no-run old.tgz"},
 		{&launcherError{name: "nope", err: errors.New("x")}, exitUsage, "--launcher none"},
 		{&drift.UnknownCheckError{ID: "x"}, exitUsage, "payload drift --explain"},
 		{&universal.Error{Problems: []string{"x"}}, exitVerification, "under single"},

@@ -16,6 +16,7 @@ import (
 	"payload/internal/review"
 	"payload/internal/review/page"
 	"payload/internal/source"
+	"payload/internal/verify"
 	"payload/internal/workspace"
 )
 
@@ -147,7 +148,7 @@ func reviewOf(ctx context.Context, a *app, opts reviewOptions) (review.Result, *
 	}
 	if len(opts.run) == 2 {
 		for i, dir := range opts.run {
-			if in.Asked[i], err = review.Ask(ctx, payloadFolder(dir), a.voice.Say); err != nil {
+			if in.Asked[i], err = review.Ask(ctx, verify.Folder(dir), a.voice.Say); err != nil {
 				return res, w, err
 			}
 		}

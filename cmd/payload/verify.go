@@ -2,70 +2,197 @@ package main
 
 import (
 	"context"
-	"os"
-	"path/filepath"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/hashicorp/go-version"
 	"github.com/spf13/cobra"
 
 	"payload/internal/build"
 	"payload/internal/manifest"
 	"payload/internal/report"
 	"payload/internal/verify"
+	"payload/internal/voice"
 )
 
 type verifyOptions struct {
 	reportFlags
-	path  string
-	noRun bool
+	path    string
+	noRun   bool
+	against string
+	growth  int
+	floors  [3]string // glibc, GLIBCXX, macOS
+	budgets []string
+	accept  []string
 }
 
 func newVerifyCmd(a *app, do func(context.Context, *app, verifyOptions) error) *cobra.Command {
 	var opts verifyOptions
 	cmd := &cobra.Command{
 		Use:   "verify PATH",
-		Short: "Prove that a staged payload is whole and works",
+		Short: "Prove that a staged payload or a finished archive is whole and works",
 		Long: `Check every file of a payload against its payload.json, the libraries against
 the loader's rules, and then run it: real requests to every variant that this
-machine can run. Exit 5 when anything is wrong.`,
+machine can run. PATH is a staged folder, or an archive (.tar.zst, .tgz, .zip, or
+one of its parts), which is unpacked into a temporary folder. Exit 5 when anything
+is wrong. docs/verify.md explains each finding.`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, pos []string) error {
 			opts.path = pos[0]
 			if err := opts.check(cmd, a); err != nil {
 				return err
 			}
+			if err := opts.checkFloors(cmd); err != nil {
+				return err
+			}
 			return do(cmd.Context(), a, opts)
 		},
 	}
-	cmd.Flags().BoolVar(&opts.noRun, "no-run", false, "leave out the requests; check the files alone")
+	f := cmd.Flags()
+	f.BoolVar(&opts.noRun, "no-run", false, "leave out the requests; check the files alone")
+	f.StringVar(&opts.against, "against", "", "compare with the last release, `OLD`: a folder or an archive")
+	f.IntVar(&opts.growth, "growth", verify.DefaultGrowth, "with --against: by how many `PERCENT` a file may grow")
+	f.StringVar(&opts.floors[0], "glibc", "", "the oldest glibc `VERSION` that every file has to load with")
+	f.StringVar(&opts.floors[1], "glibcxx", "", "the oldest GLIBCXX `VERSION` of libstdc++ that every file has to load with")
+	f.StringVar(&opts.floors[2], "macos", "", "the oldest macOS `VERSION` that every file has to load on, but those of a folder with another target")
+	f.StringArrayVar(&opts.budgets, "budget", nil, "the most that the payload may take unpacked, `[PATH=]SIZE`: 300MB, or mlx_metal_v3=200MiB for a folder or file; may be repeated")
+	f.StringArrayVar(&opts.accept, "accept", nil, "a `FINDING` that is meant, by its id or its key: it is printed as a note; may be repeated")
 	opts.add(cmd, a)
 	return cmd
 }
 
+func (o *verifyOptions) checkFloors(cmd *cobra.Command) error {
+	for i, name := range []string{"glibc", "glibcxx", "macos"} {
+		if v := o.floors[i]; v != "" {
+			if _, err := version.NewVersion(v); err != nil {
+				return &usageError{err: fmt.Errorf("--%s %s: it is no version such as 2.28", name, v), command: cmd.CommandPath()}
+			}
+		}
+	}
+	if o.growth < 0 {
+		return &usageError{err: fmt.Errorf("--growth %d: a file that shrinks is never reported", o.growth), command: cmd.CommandPath()}
+	}
+	_, err := parseBudgets(o.budgets)
+	if err != nil {
+		return &usageError{err: fmt.Errorf("--budget %w", err), command: cmd.CommandPath()}
+	}
+	return nil
+}
+
 func runVerify(ctx context.Context, a *app, opts verifyOptions) error {
-	dir := payloadFolder(opts.path)
-	res, _, err := build.Verify(ctx, dir, opts.noRun, a.voice)
+	budgets, err := parseBudgets(opts.budgets)
 	if err != nil {
 		return err
 	}
+	o := verify.Options{
+		NoRun: opts.noRun, Tell: a.voice.Say, Growth: opts.growth, Budgets: budgets,
+		Glibc: opts.floors[0], Glibcxx: opts.floors[1], MacOS: opts.floors[2],
+	}
+	if opts.against != "" {
+		if o.Against, err = readRelease(ctx, opts.against); err != nil {
+			return err
+		}
+	}
+	opened, err := verify.Open(ctx, opts.path)
+	defer opened.Close()
+	if err != nil {
+		return err
+	}
+	res := verify.Result{Schema: verify.Schema, Dir: opened.Name, Findings: opened.Findings}
+	name := opened.Name
+	if opened.Dir != "" {
+		o.Dir = opened.Dir
+		if res, _, err = build.Verify(ctx, o); err != nil {
+			return err
+		}
+		res.Findings = slices.Concat(opened.Findings, res.Findings)
+		if opened.Archive == nil {
+			name = opened.Dir
+		}
+	}
+	res.Dir, res.Archive = name, opened.Archive
+	accept(res.Findings, opts.accept)
 	if err := opts.write(a, report.Report{
-		Schema: verify.Schema, Title: "payload verify", Summary: dir, Findings: res.Findings,
+		Schema: verify.Schema, Title: "payload verify", Summary: name, Findings: res.Findings,
 		Fallback: manifest.Name, Body: res,
 	}); err != nil {
 		return err
 	}
 	if res.Failed() {
-		a.voice.Say("%s is not what it should be: %s", dir, report.Counted(res.Findings))
+		a.voice.Say("%s is not what it should be: %s", name, report.Counted(res.Findings))
 		return &reported{code: exitVerification}
 	}
-	a.voice.Say("%s: %s", dir, res.Proven())
+	if p := res.Archive; p != nil {
+		name = fmt.Sprintf("%s (%s, %s unpacked)", name, voice.Size(p.Bytes), voice.Size(res.Static.Bytes))
+	}
+	a.voice.Say("%s: %s", name, res.Proven())
 	return nil
 }
 
-// payloadFolder lets people name the staged tree or the payload inside it.
-func payloadFolder(path string) string {
-	inside := filepath.Join(path, "lib", "payload")
-	if info, err := os.Stat(inside); err == nil && info.IsDir() {
-		return inside
+// damagedReleaseError is a last release that can't be compared with.
+type damagedReleaseError struct {
+	path string
+	why  string
+}
+
+func (e *damagedReleaseError) Error() string {
+	return fmt.Sprintf("comparing with %s: %s", e.path, e.why)
+}
+
+func readRelease(ctx context.Context, path string) (*verify.Release, error) {
+	opened, err := verify.Open(ctx, path)
+	defer opened.Close()
+	if err != nil {
+		return nil, err
 	}
-	return path
+	if opened.Dir == "" {
+		return nil, &damagedReleaseError{path: path, why: opened.Findings[0].Title}
+	}
+	old, err := verify.ReadRelease(ctx, path, opened.Dir)
+	if errors.As(err, new(*manifest.MissingError)) {
+		return nil, &damagedReleaseError{path: path, why: "it holds no " + manifest.Name}
+	}
+	return old, err
+}
+
+// accept makes notes of the findings that a person has said are meant.
+func accept(findings []report.Finding, accepted []string) {
+	for i := range findings {
+		f := &findings[i]
+		if slices.Contains(accepted, f.ID) || slices.Contains(accepted, f.Key) {
+			f.Severity = report.Note
+		}
+	}
+}
+
+// units of sizes; B alone may be left out.
+var units = []struct {
+	name  string
+	bytes float64
+}{
+	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}, {"", 1},
+}
+
+func parseBudgets(flags []string) ([]verify.Budget, error) {
+	var budgets []verify.Budget
+	for _, flag := range flags {
+		path, size, ok := "", flag, false
+		if i := strings.LastIndex(flag, "="); i >= 0 {
+			path, size = flag[:i], flag[i+1:]
+		}
+		for _, u := range units {
+			number, has := strings.CutSuffix(size, u.name)
+			if n, err := strconv.ParseFloat(strings.TrimSpace(number), 64); has && err == nil && n >= 0 {
+				budgets, ok = append(budgets, verify.Budget{Path: path, Bytes: int64(n * u.bytes)}), true
+				break
+			}
+		}
+		if !ok {
+			return nil, fmt.Errorf("%s: %q is no size such as 300MB or 1.5GiB", flag, size)
+		}
+	}
+	return budgets, nil
 }

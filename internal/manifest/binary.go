@@ -84,15 +84,26 @@ func elfFloor(f *elf.File) *Floor {
 	floor := &Floor{}
 	for _, lib := range needs {
 		for _, need := range lib.Needs {
-			if v, ok := strings.CutPrefix(need.Dep, "GLIBC_"); ok {
-				floor.Glibc = newer(floor.Glibc, v)
-			}
+			floor.Glibc = newer(floor.Glibc, GlibcOf(need.Dep))
 			if v, ok := strings.CutPrefix(need.Dep, "GLIBCXX_"); ok {
 				floor.Glibcxx = newer(floor.Glibcxx, v)
 			}
 		}
 	}
 	return orNil(floor)
+}
+
+// GlibcOf is the version of glibc that a symbol version asks for: "2.34" of
+// "GLIBC_2.34"; empty for one of another library.
+func GlibcOf(symbolVersion string) string {
+	v, ok := strings.CutPrefix(symbolVersion, "GLIBC_")
+	switch {
+	case !ok:
+		return ""
+	case v == "ABI_DT_RELR": // packed relocations, which older loaders pass over
+		return "2.36"
+	}
+	return v
 }
 
 // Load commands that debug/macho does not decode.

@@ -57,7 +57,7 @@ func walk(dir string) ([]File, error) {
 		}
 		f := File{Path: filepath.ToSlash(rel)}
 		switch {
-		case f.Path == Name:
+		case IsName(f.Path):
 			return nil
 		case entry.Type()&fs.ModeSymlink != 0:
 			if f.Link, err = os.Readlink(path); err != nil {

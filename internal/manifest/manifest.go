@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"payload/internal/atomicfile"
@@ -207,8 +208,29 @@ func (e *MissingError) Error() string { return fmt.Sprintf("%s holds no %s", e.D
 
 // Read loads the manifest of the payload in dir. Without one the error is a
 // *MissingError.
-func Read(dir string) (Manifest, error) {
-	path := filepath.Join(dir, Name)
+func Read(dir string) (Manifest, error) { return ReadFile(dir, Name) }
+
+// Names lists the manifests in dir, payload.json first: those of groups that
+// were unpacked over each other.
+func Names(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if !e.IsDir() && IsName(e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return len(a) - len(b) })
+	return names, nil
+}
+
+// ReadFile loads the manifest of that name in dir. Without one the error is a
+// *MissingError.
+func ReadFile(dir, name string) (Manifest, error) {
+	path := filepath.Join(dir, name)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Manifest{}, &MissingError{Dir: dir}

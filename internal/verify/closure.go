@@ -120,10 +120,15 @@ func searchPath(f *elf.File, tag elf.DynTag) ([]string, error) {
 	return dirs, nil
 }
 
-// checkArch reports files of another architecture than the program's, or than
-// most files' where no program is named.
-func checkArch(res *Result, files []manifest.File, program string) {
+// universal is the declared architecture of payloads for each kind of Mac.
+const universal = "universal"
+
+// checkArch reports files that are not for the declared architecture, the
+// program's where none is declared, or most files'. In a universal payload each
+// file has to be for both, but in a folder where all are for the same one.
+func checkArch(res *Result, files []manifest.File, program, declared string) {
 	count := map[string]int{}
+	folders := map[string][]string{}
 	for _, f := range files {
 		if f.Arch == "" || f.Link != "" {
 			continue
@@ -134,16 +139,26 @@ func checkArch(res *Result, files []manifest.File, program string) {
 				count[arch] += len(files)
 			}
 		}
+		if dir := path.Dir(f.Path); !slices.Contains(folders[dir], f.Arch) {
+			folders[dir] = append(folders[dir], f.Arch)
+		}
 	}
 	for arch, n := range count {
 		if n > count[res.Static.Arch] || n == count[res.Static.Arch] && arch < res.Static.Arch {
 			res.Static.Arch = arch
 		}
 	}
+	if declared != "" && len(count) > 0 {
+		res.Static.Arch = declared
+	}
 	for _, f := range files {
-		if f.Arch != "" && f.Link == "" && !slices.Contains(strings.Split(f.Arch, "+"), res.Static.Arch) {
-			res.static("arch.wrong", f.Path, fmt.Sprintf("%s is for %s, the payload for %s", f.Path, f.Arch, res.Static.Arch), "", f.Path)
+		if f.Arch == "" || f.Link != "" || slices.Contains(strings.Split(f.Arch, "+"), res.Static.Arch) {
+			continue
 		}
+		if dir := path.Dir(f.Path); res.Static.Arch == universal && (strings.Contains(f.Arch, "+") || dir != "." && len(folders[dir]) == 1) {
+			continue
+		}
+		res.static("arch.wrong", f.Path, fmt.Sprintf("%s is for %s, the payload for %s", f.Path, f.Arch, res.Static.Arch), "", f.Path)
 	}
 }
 
@@ -153,14 +168,15 @@ type closure struct {
 	res     *Result
 	dir     string
 	sys     platform
+	relies  map[string]bool // files of the group that this one is unpacked over
 	files   map[string]manifest.File
 	real    func(string) string
 	objects map[string]*object
 	seen    map[string]bool
 }
 
-func checkClosure(res *Result, dir string, files []manifest.File, objects []*object) {
-	c := &closure{res: res, dir: dir, sys: platforms["linux"], objects: map[string]*object{}, seen: map[string]bool{}}
+func checkClosure(res *Result, dir string, files []manifest.File, objects []*object, relies map[string]bool) {
+	c := &closure{res: res, dir: dir, sys: platforms["linux"], relies: relies, objects: map[string]*object{}, seen: map[string]bool{}}
 	c.files, c.real = layout(files)
 	for _, o := range objects {
 		c.objects[o.path] = o
@@ -269,6 +285,8 @@ func (c *closure) resolve(name string, chain []*object) *object {
 				c.res.static("closure.outside", what, fmt.Sprintf("%s takes %s from outside the payload", o.path, name), "found in "+dir, o.path)
 				return nil
 			}
+		case c.relies[file]:
+			return nil
 		case c.real(file) != "":
 			found := c.objects[c.real(file)]
 			if found == nil {

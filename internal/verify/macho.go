@@ -215,28 +215,28 @@ func (m *image) symbols(f *macho.File) {
 }
 
 // checkImages reports what dyld and the kernel of a Mac would refuse.
-func checkImages(res *Result, dir string, images []*image, files []manifest.File, target manifest.Target) {
+func checkImages(res *Result, dir string, images []*image, files []manifest.File, t target) {
 	if len(images) == 0 {
 		return
 	}
 	list, real := layout(files)
 	for _, m := range images {
-		checkMinimum(res, m, target)
+		checkMinimum(res, m, t.macOSFor(m.path))
 		checkSigned(res, m)
 		checkLibcxx(res, m)
 		c := imageClosure{res: res, m: m, files: list, real: real}
 		c.check()
 	}
 	checkImports(res, images)
-	checkMetallibs(res, dir, images, list, target)
+	checkMetallibs(res, dir, images, list, t)
 }
 
-func checkMinimum(res *Result, m *image, target manifest.Target) {
+func checkMinimum(res *Result, m *image, target string) {
 	switch {
 	case m.macOS == "":
 		res.static("macho.minos", m.path, m.path+" does not say which macOS it needs", "", m.path)
-	case target.MacOS != "" && newerThan(m.macOS, target.MacOS):
-		res.static("macho.minos", m.path, fmt.Sprintf("%s needs macOS %s, the payload is for %s", m.path, m.macOS, target.MacOS), "", m.path)
+	case target != "" && newerThan(m.macOS, target):
+		res.static("macho.minos", m.path, fmt.Sprintf("%s needs macOS %s, the payload is for %s", m.path, m.macOS, target), "", m.path)
 	}
 }
 
@@ -371,10 +371,12 @@ func metallibOf(library string) string {
 //
 // Format: "MTLB", at 0x0C and 0x0E the major and minor version of macOS as
 // 16 bits, at 0x10 the file's size as 64 bits, all little-endian.
-func checkMetallibs(res *Result, dir string, images []*image, files map[string]manifest.File, target manifest.Target) {
+func checkMetallibs(res *Result, dir string, images []*image, files map[string]manifest.File, t target) {
+	users := map[string]*image{}
 	for _, m := range images {
 		uses := slices.ContainsFunc(m.needed, func(n string) bool { return strings.HasPrefix(n, metalFramework) })
 		if file := metallibOf(m.path); uses && !m.program {
+			users[file] = m
 			if _, ok := files[file]; !ok {
 				res.static("metallib.missing", file, fmt.Sprintf("%s looks for its kernels in %s, which is not there", m.path, file), "", m.path, file)
 			}
@@ -397,8 +399,15 @@ func checkMetallibs(res *Result, dir string, images []*image, files map[string]m
 		case le.Uint64(header[0x10:]) != uint64(files[file].Size):
 			res.static("metallib.damaged", file, file+" is cut off", fmt.Sprintf("it says that it has %d bytes, and has %d", le.Uint64(header[0x10:]), files[file].Size), file)
 		}
-		if needs := fmt.Sprintf("%d.%d", le.Uint16(header[0x0c:]), le.Uint16(header[0x0e:])); err == nil && target.MacOS != "" && newerThan(needs, target.MacOS) {
-			res.static("metallib.too-new", file, fmt.Sprintf("the kernels of %s need macOS %s, the payload is for %s", file, needs, target.MacOS), "", file)
+		if err != nil || string(header[:4]) != "MTLB" {
+			continue
+		}
+		needs := fmt.Sprintf("%d.%d", le.Uint16(header[0x0c:]), le.Uint16(header[0x0e:]))
+		if most := t.macOSFor(file); most != "" && newerThan(needs, most) {
+			res.static("metallib.too-new", file, fmt.Sprintf("the kernels of %s need macOS %s, the payload is for %s", file, needs, most), "", file)
+		} else if m := users[file]; m != nil && m.macOS != "" && newerThan(needs, m.macOS) != newerThan(m.macOS, needs) {
+			res.static("metallib.pairing", file, fmt.Sprintf("the kernels of %s are for macOS %s, and %s for %s", file, needs, m.path, m.macOS),
+				"a library looks for the kernels that it was built with: others lack some, or don't load", file, m.path)
 		}
 	}
 }

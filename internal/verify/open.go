@@ -51,7 +51,7 @@ func Open(ctx context.Context, name string) (*Opened, error) {
 	o := &Opened{Name: name}
 	info, err := os.Stat(name)
 	if err == nil && info.IsDir() {
-		o.Dir = payloadIn(name)
+		o.Dir = Folder(name)
 		return o, nil
 	}
 	if err != nil && !archive.Looks(name) {
@@ -83,7 +83,7 @@ func (o *Opened) unpack(ctx context.Context) error {
 	case errors.As(err, new(*archive.NotArchiveError)) && archive.Looks(o.Name):
 		o.found(archive.Problem{ID: "archive.format", Title: filepath.Base(o.Name) + " is no archive", Detail: err.Error()})
 	case err != nil:
-		return &FolderError{Dir: o.Name, Err: err}
+		return err
 	case serr != nil:
 		return serr
 	}
@@ -91,7 +91,7 @@ func (o *Opened) unpack(ctx context.Context) error {
 		o.found(p)
 	}
 	if len(o.Findings) == 0 {
-		o.Dir = payloadIn(o.temp)
+		o.Dir = Folder(o.temp)
 		o.outside()
 	}
 	return nil
@@ -127,13 +127,24 @@ func (o *Opened) outside() {
 	}
 }
 
-// payloadIn is the folder below dir that holds the payload: where its manifest
+// Folder is the folder below dir that holds the payload: where its manifest
 // lies, looked for in the places that staging and packaging use.
-func payloadIn(dir string) string {
+func Folder(dir string) string {
 	for _, in := range []string{".", "lib/payload", "*", "*/lib/payload"} {
-		found, err := filepath.Glob(filepath.Join(escaped(dir), filepath.FromSlash(path.Join(in, manifest.Name))))
-		if err == nil && len(found) == 1 {
-			return filepath.Dir(found[0])
+		found, err := filepath.Glob(filepath.Join(escaped(dir), filepath.FromSlash(path.Join(in, "payload*.json"))))
+		if err != nil {
+			break
+		}
+		folders := map[string]bool{}
+		for _, file := range found {
+			if manifest.IsName(filepath.Base(file)) {
+				folders[filepath.Dir(file)] = true
+			}
+		}
+		for folder := range folders {
+			if len(folders) == 1 {
+				return folder
+			}
 		}
 	}
 	if inside := filepath.Join(dir, "lib", "payload"); exists(inside) {

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"runtime"
 	"slices"
+	"strings"
 
+	"payload/internal/archive"
 	"payload/internal/manifest"
 	"payload/internal/report"
 )
@@ -23,15 +26,30 @@ func static(res *Result, o Options) ([]manifest.File, error) {
 		res.Static.Bytes += f.Size
 		res.Static.Floor.Raise(f.Floor)
 	}
-	compareWithManifest(res, o.Dir, got)
+	d, err := readManifests(o.Dir)
+	if err != nil {
+		res.static("manifest.unreadable", manifest.Name, manifest.Name+" can't be read", err.Error(), manifest.Name)
+	} else {
+		compareWithManifest(res, d, got)
+	}
+	t := targetOf(d, o)
+	checkNames(res, got)
 	checkLinks(res, got)
 	objects := readObjects(res, o.Dir, got)
 	images := readImages(res, o.Dir, got)
 	res.Static.ELF, res.Static.MachO = len(objects), len(images)
-	checkArch(res, got, o.Program)
-	checkClosure(res, o.Dir, got, objects)
-	checkImages(res, o.Dir, images, got, target(o.Dir))
+	checkArch(res, got, o.Program, d.declaredArch())
+	checkClosure(res, o.Dir, got, objects, d.relies())
+	checkFloors(res, objects, images, t)
+	checkImages(res, o.Dir, images, got, t)
+	checkHeaders(res, got, objects)
 	checkVariants(res, kinds[o.Kind], o.Variants, got)
+	checkBudgets(res, got, o.Budgets)
+	res.Static.System = systemNeeds(objects, images)
+	if o.Against != nil {
+		compare(res, o.Against, got, o.Growth)
+	}
+	res.Findings = unique(res.Findings)
 	if len(res.Findings) == 0 {
 		o.Tell("%d files as in %s, %s", res.Static.Files, manifest.Name, complete(res.Static))
 	}
@@ -43,17 +61,23 @@ func complete(s Static) string {
 	if s.MachO > 0 && s.ELF == 0 {
 		return fmt.Sprintf("%d Mach-O files complete and signed, for macOS %s", s.MachO, s.Floor.MacOS)
 	}
-	return fmt.Sprintf("%d ELF files complete", s.ELF)
+	text := fmt.Sprintf("%d ELF files complete", s.ELF)
+	for _, n := range s.Floors {
+		text += ", " + n.String()
+	}
+	return text
 }
 
-// target is what the payload was built for; nothing where the manifest can't
-// tell, which is reported by itself.
-func target(dir string) manifest.Target {
-	m, err := manifest.Read(dir)
-	if err != nil || m.Target == nil {
-		return manifest.Target{}
+// unique leaves one finding of several with the same key and words: a universal
+// file has most of its faults once for each architecture.
+func unique(findings []report.Finding) []report.Finding {
+	kept := []report.Finding{}
+	for _, f := range findings {
+		if !slices.ContainsFunc(kept, func(k report.Finding) bool { return k.Key == f.Key && k.Title == f.Title }) {
+			kept = append(kept, f)
+		}
 	}
-	return *m.Target
+	return kept
 }
 
 func (r *Result) static(id, what, title, detail string, paths ...string) {
@@ -65,19 +89,14 @@ func (r *Result) has(id, path string) bool {
 	return slices.ContainsFunc(r.Findings, func(f report.Finding) bool { return f.ID == id && len(f.Where) > 0 && f.Where[0].Path == path })
 }
 
-func compareWithManifest(res *Result, dir string, got []manifest.File) {
-	m, err := manifest.Read(dir)
-	if err != nil {
-		res.static("manifest.unreadable", manifest.Name, manifest.Name+" can't be read", err.Error(), manifest.Name)
-		return
-	}
+func compareWithManifest(res *Result, d described, got []manifest.File) {
 	here := map[string]manifest.File{}
 	for _, f := range got {
 		here[f.Path] = f
 	}
-	listed := map[string]bool{}
-	for _, want := range m.Files {
-		listed[want.Path] = true
+	listed := d.files()
+	for _, name := range slices.Sorted(maps.Keys(listed)) {
+		want := listed[name]
 		f, ok := here[want.Path]
 		switch {
 		case !ok:
@@ -91,11 +110,51 @@ func compareWithManifest(res *Result, dir string, got []manifest.File) {
 		case f.Executable != want.Executable && runtime.GOOS != "windows":
 			res.static("files.mode", want.Path, want.Path+" lost or gained its executable bit",
 				fmt.Sprintf("executable %t, %s says %t", f.Executable, manifest.Name, want.Executable), want.Path)
+		case f.Arch != want.Arch || floorOf(f) != floorOf(want):
+			res.static("manifest.untrue", want.Path, fmt.Sprintf("%s says of %s what it is not", manifest.Name, want.Path),
+				fmt.Sprintf("it is for %s and needs %s; %s says %s, %s", orNothing(f.Arch), floorOf(f), manifest.Name, orNothing(want.Arch), floorOf(want)), want.Path)
 		}
 	}
 	for _, f := range got {
-		if !listed[f.Path] {
+		if _, ok := listed[f.Path]; !ok {
 			res.static("files.extra", f.Path, f.Path+" is not in "+manifest.Name, "", f.Path)
+		}
+	}
+}
+
+func floorOf(f manifest.File) string {
+	floor := manifest.Floor{}
+	floor.Raise(f.Floor)
+	var parts []string
+	for _, p := range []struct{ what, version string }{{"glibc", floor.Glibc}, {"GLIBCXX", floor.Glibcxx}, {"macOS", floor.MacOS}} {
+		if p.version != "" {
+			parts = append(parts, p.what+" "+p.version)
+		}
+	}
+	return orNothing(strings.Join(parts, ", "))
+}
+
+func orNothing(text string) string {
+	if text == "" {
+		return "nothing"
+	}
+	return text
+}
+
+// checkNames reports names that some system can't have, or that a release
+// should not have.
+func checkNames(res *Result, got []manifest.File) {
+	folded := map[string]string{} // files and their folders
+	for _, f := range got {
+		if bad := archive.CheckName(f.Path); bad != nil {
+			res.static(bad.ID, f.Path, bad.Title, bad.Detail, f.Path)
+		}
+		for p := f.Path; p != "."; p = path.Dir(p) {
+			other, ok := folded[archive.Fold(p)]
+			if ok && other != p {
+				res.static("names.case-clash", p, fmt.Sprintf("%s and %s are one file where case does not count", other, p), "on macOS and Windows one of them overwrites the other", other, p)
+			}
+			folded[archive.Fold(p)] = p
 		}
 	}
 }

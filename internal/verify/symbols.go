@@ -15,7 +15,8 @@ import (
 // elfSymbols are the names by which an ELF file is joined to others.
 type elfSymbols struct {
 	soname   string
-	imports  []elf.ImportedSymbol // those that must be found; weak ones are left out
+	imports  []elf.ImportedSymbol // those that must be found
+	weak     []elf.ImportedSymbol // those that the file can do without
 	needs    []elf.DynamicVersionNeed
 	exports  map[string]bool // "name", and "name@VERSION" where it has one
 	versions map[string]bool // that it defines
@@ -34,11 +35,14 @@ func readSymbols(f *elf.File) (s elfSymbols, err error) {
 		return s, err
 	}
 	for _, sym := range all {
+		imported := elf.ImportedSymbol{Name: sym.Name, Version: sym.Version, Library: sym.Library}
 		bind, hidden := elf.ST_BIND(sym.Info), elf.ST_VISIBILITY(sym.Other)
 		switch {
 		case sym.Section == elf.SHN_UNDEF && bind == elf.STB_GLOBAL:
-			s.imports = append(s.imports, elf.ImportedSymbol{Name: sym.Name, Version: sym.Version, Library: sym.Library})
-		case sym.Section == elf.SHN_UNDEF, bind == elf.STB_LOCAL, hidden == elf.STV_HIDDEN, hidden == elf.STV_INTERNAL:
+			s.imports = append(s.imports, imported)
+		case sym.Section == elf.SHN_UNDEF:
+			s.weak = append(s.weak, imported)
+		case bind == elf.STB_LOCAL, hidden == elf.STV_HIDDEN, hidden == elf.STV_INTERNAL:
 		default:
 			s.exports[sym.Name] = true
 			if sym.Version != "" {

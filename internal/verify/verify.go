@@ -39,6 +39,14 @@ type Options struct {
 	Variants []string
 	// Programs are more of them, without backends and variants of their own.
 	Programs []Program
+	// Glibc, Glibcxx and MacOS are the oldest systems that every file has to load
+	// on. The manifest's own are held too: the older counts.
+	Glibc, Glibcxx, MacOS string
+	Budgets               []Budget
+	// Against is the last release; nil compares with nothing. A file may grow by
+	// Growth percent.
+	Against *Release
+	Growth  int
 	// Tell is given a line for each step as it ends; nil means silence.
 	Tell func(format string, args ...any)
 }
@@ -51,6 +59,7 @@ type Program struct{ Kind, Path string }
 type Result struct {
 	Schema   string             `json:"schema"`
 	Dir      string             `json:"dir"`
+	Archive  *Packed            `json:"archive,omitempty"`
 	Static   Static             `json:"static"`
 	Runtime  *Runtime           `json:"runtime,omitempty"` // absent when nothing was started
 	Programs []Runtime          `json:"programs,omitempty"`
@@ -66,6 +75,10 @@ type Static struct {
 	MachO int            `json:"macho"` // one for each architecture of a file
 	Arch  string         `json:"arch,omitempty"`
 	Floor manifest.Floor `json:"floor"`
+	// Floors say what each floor comes from; System are the libraries that the
+	// system has to bring.
+	Floors []Needed `json:"floors,omitempty"`
+	System []string `json:"system,omitempty"`
 }
 
 // Runtime is what the runtime half saw.
@@ -207,7 +220,7 @@ func Payload(ctx context.Context, o Options) (Result, error) {
 		}
 	}
 	// Looked for first: a folder that isn't a payload may hold anything, and a lot.
-	if _, err := manifest.Read(o.Dir); errors.As(err, new(*manifest.MissingError)) {
+	if _, err := readManifests(o.Dir); errors.As(err, new(*manifest.MissingError)) {
 		res.static("manifest.missing", manifest.Name, "the payload has no "+manifest.Name,
 			"without it nothing says what the files should be", manifest.Name)
 		return res, nil

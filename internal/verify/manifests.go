@@ -1,0 +1,181 @@
+package verify
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"payload/internal/manifest"
+)
+
+// described is what the manifests of a folder say: one, or several where groups
+// are unpacked over each other.
+type described struct {
+	all   []manifest.Manifest
+	names []string
+}
+
+// readManifests reads every manifest at the root of a payload. Without any, the
+// error is a *manifest.MissingError.
+func readManifests(dir string) (d described, err error) {
+	names, err := manifest.Names(dir)
+	if err != nil {
+		return d, err
+	}
+	if len(names) == 0 {
+		return d, &manifest.MissingError{Dir: dir}
+	}
+	for _, name := range names {
+		m, err := manifest.ReadFile(dir, name)
+		if err != nil {
+			return d, err
+		}
+		d.all, d.names = append(d.all, m), append(d.names, name)
+	}
+	return d, nil
+}
+
+// files are those that the manifests list, by path.
+func (d described) files() map[string]manifest.File {
+	listed := map[string]manifest.File{}
+	for _, m := range d.all {
+		for _, f := range m.Files {
+			listed[f.Path] = f
+		}
+	}
+	return listed
+}
+
+// builds are the staged trees that the payload was made of.
+func (d described) builds() []manifest.Build {
+	var all []manifest.Build
+	for _, m := range d.all {
+		if len(m.Builds) > 0 {
+			all = append(all, m.Builds...)
+			continue
+		}
+		all = append(all, manifest.Build{Preset: m.Preset, Components: m.Components, Target: m.Target})
+	}
+	return all
+}
+
+// relies are the libraries of another group that files of this payload load, as
+// far as they are not here themselves.
+func (d described) relies() map[string]bool {
+	outside := map[string]bool{}
+	for _, m := range d.all {
+		if m.Package == nil {
+			continue
+		}
+		for _, r := range m.Package.Relies {
+			outside[r.Path] = true
+		}
+	}
+	for p := range d.files() {
+		delete(outside, p)
+	}
+	return outside
+}
+
+// target is the oldest system that files have to load on. Where builds were
+// merged, what lies in the folder that one of them has to itself has its target,
+// and everything else the newest of the others.
+type target struct {
+	macOS   string
+	glibc   string
+	glibcxx string
+	folders map[string]string // folder to its macOS
+}
+
+// targetOf is what the manifests declare, and what o asks for where that is
+// older.
+func targetOf(d described, o Options) target {
+	t := target{folders: map[string]string{}}
+	builds := d.builds()
+	for _, b := range builds {
+		if b.Target == nil {
+			continue
+		}
+		if dir := ownFolder(b); dir != "" && len(builds) > 1 {
+			t.folders[dir] = b.Target.MacOS
+		} else {
+			t.macOS = newest(t.macOS, b.Target.MacOS)
+		}
+	}
+	for _, m := range d.all {
+		if m.Package != nil && m.Package.Floor != nil {
+			t.macOS = oldest(t.macOS, m.Package.Floor.MacOS)
+			t.glibc = oldest(t.glibc, m.Package.Floor.Glibc)
+			t.glibcxx = oldest(t.glibcxx, m.Package.Floor.Glibcxx)
+		}
+	}
+	t.macOS = oldest(t.macOS, o.MacOS)
+	t.glibc = oldest(t.glibc, o.Glibc)
+	t.glibcxx = oldest(t.glibcxx, o.Glibcxx)
+	return t
+}
+
+// ownFolder is the folder at the payload's root that a build's programs lie in;
+// empty for one that lies at the root.
+func ownFolder(b manifest.Build) string {
+	for _, c := range b.Components {
+		if dir, _, ok := strings.Cut(c.Program, "/"); ok {
+			return dir
+		}
+	}
+	return ""
+}
+
+// macOSFor is the oldest macOS that a file has to load on.
+func (t target) macOSFor(file string) string {
+	top, _, _ := strings.Cut(path.Clean(file), "/")
+	if own := t.folders[top]; own != "" {
+		return own
+	}
+	return t.macOS
+}
+
+// oldest is the lower of two versions, newest the higher; an empty one is none.
+func oldest(a, b string) string {
+	if a == "" || b != "" && newerThan(a, b) {
+		return b
+	}
+	return a
+}
+
+func newest(a, b string) string {
+	if a == "" || newerThan(b, a) {
+		return b
+	}
+	return a
+}
+
+// declaredArch is the architecture that the payload's packages are for; empty
+// where no manifest says it.
+func (d described) declaredArch() string {
+	for _, m := range d.all {
+		if m.Package != nil && m.Package.Arch != "" {
+			return m.Package.Arch
+		}
+	}
+	return ""
+}
+
+// runs are the programs that the manifests want to be run, each once.
+func (d described) runs() []manifest.Component {
+	var all []manifest.Component
+	for _, b := range d.builds() {
+		for _, c := range b.Components {
+			same := func(o manifest.Component) bool { return o.Verify == c.Verify && o.Program == c.Program }
+			if c.Verify != "" && !slices.ContainsFunc(all, same) {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+func (t target) String() string {
+	return fmt.Sprintf("macOS %s, glibc %s, GLIBCXX %s", t.macOS, t.glibc, t.glibcxx)
+}
