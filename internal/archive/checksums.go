@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// ChecksumsName is the file beside archives that lists their SHA-256, in the
+// SumsName is the file beside archives that lists their SHA-256, in the
 // form that sha256sum reads.
-const ChecksumsName = "SHA256SUMS"
+const SumsName = "SHA256SUMS"
 
 // CheckSums holds files against the list in their folder. Without a list there
 // is nothing to hold them against.
@@ -23,7 +23,7 @@ func CheckSums(ctx context.Context, files []string) ([]Problem, error) {
 	if len(files) == 0 {
 		return nil, nil
 	}
-	list := filepath.Join(filepath.Dir(files[0]), ChecksumsName)
+	list := filepath.Join(filepath.Dir(files[0]), SumsName)
 	data, err := os.ReadFile(list)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -40,7 +40,7 @@ func CheckSums(ctx context.Context, files []string) ([]Problem, error) {
 		name := filepath.Base(file)
 		sum, listed := want[name]
 		if !listed {
-			problems = append(problems, Problem{ID: "archive.unlisted", Title: fmt.Sprintf("%s is not in %s beside it", name, ChecksumsName), Detail: "users who check it are told that nothing is known of it"})
+			problems = append(problems, Problem{ID: "archive.unlisted", Title: fmt.Sprintf("%s is not in %s beside it", name, SumsName), Detail: "users who check it are told that nothing is known of it"})
 			continue
 		}
 		got, err := digest(ctx, file)
@@ -48,7 +48,7 @@ func CheckSums(ctx context.Context, files []string) ([]Problem, error) {
 			return nil, fmt.Errorf("hashing %s: %w", file, err)
 		}
 		if got != sum {
-			problems = append(problems, Problem{ID: "archive.digest", Title: fmt.Sprintf("%s is not the file that %s lists", name, ChecksumsName), Detail: fmt.Sprintf("SHA-256 %s, listed is %s", got, sum)})
+			problems = append(problems, Problem{ID: "archive.digest", Title: fmt.Sprintf("%s is not the file that %s lists", name, SumsName), Detail: fmt.Sprintf("SHA-256 %s, listed is %s", got, sum)})
 		}
 	}
 	return problems, nil
@@ -68,7 +68,7 @@ func parseSums(text string) (map[string]string, *Problem) {
 		sum, name, ok := strings.Cut(line, " ")
 		raw, err := hex.DecodeString(sum)
 		if !ok || err != nil || len(raw) != sha256.Size || len(name) < 2 || name[0] != ' ' && name[0] != '*' {
-			return nil, &Problem{ID: "archive.checksums", Title: fmt.Sprintf("line %d of %s is no checksum", number, ChecksumsName), Detail: fmt.Sprintf("%q", line)}
+			return nil, &Problem{ID: "archive.checksums", Title: fmt.Sprintf("line %d of %s is no checksum", number, SumsName), Detail: fmt.Sprintf("%q", line)}
 		}
 		sums[name[1:]] = strings.ToLower(sum)
 	}

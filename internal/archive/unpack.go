@@ -266,7 +266,7 @@ func (w *writer) tar(v *volume, kind Kind) error {
 	defer done()
 	counted := &counter{from: plain}
 	t := tar.NewReader(counted)
-	at := "its beginning"
+	at, end := "its beginning", int64(0) // where the last entry ends
 	for {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
@@ -275,14 +275,15 @@ func (w *writer) tar(v *volume, kind Kind) error {
 		if err != nil {
 			return damaged("what follows "+at, err)
 		}
-		at = h.Name
+		const block = 512
+		at, end = h.Name, counted.count+(h.Size+block-1)/block*block
 		if err := w.add(tarEntry(h, t)); err != nil {
 			return err
 		}
 	}
 	// A tar file ends with two blocks of zeros. Without them it was cut at a
 	// place where that doesn't show otherwise.
-	if counted.zeros < 2*512 {
+	if counted.count < end+2*512 {
 		return &Problem{ID: "archive.truncated", Title: "the archive ends early", Detail: "it has no end after " + at}
 	}
 	return w.rest(plain, packed)
@@ -304,11 +305,10 @@ func (w *writer) rest(plain io.Reader, packed io.Reader) error {
 				return trailing
 			}
 			return nil
-		case errors.Is(err, io.ErrUnexpectedEOF):
-			return damaged("its end", err)
-		case err != nil:
-			trailing.Detail += ": " + err.Error()
+		case errors.Is(err, zstd.ErrMagicMismatch), errors.Is(err, gzip.ErrHeader): // what follows is no other frame
 			return trailing
+		case err != nil:
+			return damaged("its end", err)
 		}
 	}
 }
@@ -328,8 +328,16 @@ func decompress(packed io.Reader, kind Kind, window uint64) (io.Reader, func(), 
 func tarEntry(h *tar.Header, t *tar.Reader) entry {
 	e := entry{name: h.Name, mode: fs.FileMode(h.Mode).Perm() | h.FileInfo().Mode()&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky), known: true}
 	e.open = func() (io.Reader, error) { return t, nil }
+	special := func(detail string) {
+		e.refused = &Problem{ID: "archive.special-file", Entry: h.Name, Title: fmt.Sprintf("%s is neither file, folder nor link", h.Name), Detail: detail}
+	}
 	switch h.Typeflag {
 	case tar.TypeReg:
+		for key := range h.PAXRecords {
+			if strings.HasPrefix(key, "GNU.sparse.") {
+				special("it is a file with holes, which not every program unpacks")
+			}
+		}
 	case tar.TypeDir:
 		e.mode |= fs.ModeDir
 	case tar.TypeSymlink:
@@ -337,28 +345,20 @@ func tarEntry(h *tar.Header, t *tar.Reader) entry {
 	case tar.TypeLink:
 		e.refused = &Problem{ID: "archive.hard-link", Entry: h.Name, Title: fmt.Sprintf("%s is a hard link to %s", h.Name, h.Linkname), Detail: "Windows and some file systems have none; a symbolic link does"}
 	default:
-		e.refused = &Problem{ID: "archive.special-file", Entry: h.Name, Title: fmt.Sprintf("%s is neither file, folder nor link", h.Name), Detail: fmt.Sprintf("its kind is %q: a device, a pipe, or an extension of one tar program", h.Typeflag)}
+		special(fmt.Sprintf("its kind is %q: a device, a pipe, or an extension of one tar program", h.Typeflag))
 	}
 	return e
 }
 
-// counter counts what is read, and the zeros at its end so far.
+// counter counts what is read.
 type counter struct {
 	from  io.Reader
 	count int64
-	zeros int64
 }
 
 func (c *counter) Read(b []byte) (int, error) {
 	n, err := c.from.Read(b)
 	c.count += int64(n)
-	for i := n - 1; i >= 0; i-- {
-		if b[i] != 0 {
-			c.zeros = int64(n - 1 - i)
-			return n, err
-		}
-	}
-	c.zeros += int64(n)
 	return n, err
 }
 

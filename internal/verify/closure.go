@@ -2,6 +2,7 @@ package verify
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -46,6 +47,15 @@ func readObjects(res *Result, dir string, files []manifest.File) []*object {
 	return objects
 }
 
+// namedError is a fault of a file that has a kind of finding of its own.
+type namedError struct {
+	id  string
+	err error
+}
+
+func (e *namedError) Error() string { return e.err.Error() }
+func (e *namedError) Unwrap() error { return e.err }
+
 // readEach reads the files of a payload that are no links, side by side, and
 // gives what came out of each; nothing for one that can't be read, which is a
 // finding with that id.
@@ -61,6 +71,10 @@ func readEach[T any](res *Result, dir string, files []manifest.File, id, kind st
 	for i, err := range failed {
 		if err != nil {
 			found[i] = *new(T)
+			id := id
+			if named, ok := errors.AsType[*namedError](err); ok {
+				id = named.id
+			}
 			res.static(id, files[i].Path, files[i].Path+" is a damaged "+kind+" file", err.Error(), files[i].Path)
 		}
 	}
@@ -148,8 +162,11 @@ func checkArch(res *Result, files []manifest.File, program, declared string) {
 			res.Static.Arch = arch
 		}
 	}
-	if declared != "" && len(count) > 0 {
+	switch {
+	case declared != "" && len(count) > 0:
 		res.Static.Arch = declared
+	case folders["."][universal]:
+		res.Static.Arch = universal
 	}
 	for _, f := range files {
 		if f.Arch == "" || f.Link != "" || slices.Contains(strings.Split(f.Arch, "+"), res.Static.Arch) {
@@ -299,7 +316,7 @@ func (c *closure) resolve(name string, chain []*object) *object {
 		return nil
 	}
 	for _, p := range slices.Sorted(maps.Keys(c.files)) {
-		if path.Base(p) == name {
+		if path.Base(p) == name && related(path.Dir(p), path.Dir(o.path)) {
 			c.res.static("rpath.missing", what, fmt.Sprintf("%s needs %s but does not search for it where it lies", o.path, name),
 				fmt.Sprintf("%s is in the payload; the search path of %s is %s", p, o.path, orNone(searched(chain))), o.path)
 			return nil
@@ -308,6 +325,12 @@ func (c *closure) resolve(name string, chain []*object) *object {
 	c.res.static("closure.missing", what, fmt.Sprintf("%s needs %s, which is neither in the payload nor a declared system library", o.path, name),
 		"the search path is "+orNone(searched(chain)), o.path)
 	return nil
+}
+
+// related says whether one folder lies in the other. What lies beside is another
+// backend's, with libraries of the same names.
+func related(a, b string) bool {
+	return a == b || a == "." || b == "." || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
 }
 
 // searched lists the folders that the loader looks into for chain[0]: its

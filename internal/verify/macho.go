@@ -82,34 +82,17 @@ func readImage(file string) ([]*image, error) {
 		return nil, err
 	}
 	defer func() { _ = r.Close() }() // only read
-	magic := make([]byte, 4)
-	if _, err := r.ReadAt(magic, 0); err != nil {
-		return nil, nil // too short to be one
-	}
-	if binary.BigEndian.Uint32(magic) == macho.MagicFat {
-		return readFat(r)
-	}
-	if binary.LittleEndian.Uint32(magic) != macho.Magic64 {
-		return nil, nil
-	}
 	info, err := r.Stat()
 	if err != nil {
 		return nil, err
 	}
-	m, err := readSlice(io.NewSectionReader(r, 0, info.Size()))
-	if err != nil || m == nil {
-		return nil, err
-	}
-	return []*image{m}, nil
-}
-
-func readFat(r *os.File) (images []*image, err error) {
-	fat, err := macho.NewFatFile(r)
+	slices, err := machofile.Slices(r, info.Size())
 	if err != nil {
-		return nil, nil //nolint:nilerr // Java's class files begin with the same four bytes
+		return nil, &namedError{"macho.slices", err}
 	}
-	for _, arch := range fat.Arches {
-		m, err := readSlice(io.NewSectionReader(r, int64(arch.Offset), int64(arch.Size)))
+	var images []*image
+	for _, s := range slices {
+		m, err := readSlice(io.NewSectionReader(r, s.Offset, s.Size))
 		if err != nil {
 			return nil, err
 		}
@@ -324,7 +307,7 @@ func (c *imageClosure) folder(dir string) (string, bool) {
 func (c *imageClosure) resolve(name string) {
 	m := c.m
 	what := m.path + ":" + name
-	if strings.HasPrefix(name, "/usr/lib/") || strings.HasPrefix(name, "/System/Library/") {
+	if ofMacOS(name) {
 		return
 	}
 	var at []string
@@ -348,7 +331,7 @@ func (c *imageClosure) resolve(name string) {
 		}
 	}
 	for _, p := range slices.Sorted(maps.Keys(c.files)) {
-		if path.Base(p) == path.Base(name) {
+		if path.Base(p) == path.Base(name) && related(path.Dir(p), path.Dir(m.path)) {
 			c.res.static("macho.rpath", what, fmt.Sprintf("%s needs %s but does not search for it where it lies", m.path, name),
 				fmt.Sprintf("%s is in the payload; the search path of %s is %s", p, m.path, orNone(m.rpaths)), m.path)
 			return

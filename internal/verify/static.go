@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ func static(res *Result, o Options) ([]manifest.File, error) {
 	}
 	d, err := readManifests(o.Dir)
 	if err != nil {
-		res.static("manifest.unreadable", manifest.Name, manifest.Name+" can't be read", err.Error(), manifest.Name)
+		res.static("manifest.unreadable", manifest.Name, manifest.Name+" can't be read", strings.ReplaceAll(err.Error(), o.Dir+string(filepath.Separator), ""), manifest.Name)
 	} else {
 		compareWithManifest(res, d, got)
 	}

@@ -177,7 +177,7 @@ func checkImports(res *Result, images []*image) {
 		for _, name := range slices.Sorted(maps.Keys(m.found)) {
 			file := m.found[name]
 			switch {
-			case at[file+":"+m.arch] != nil, res.has("macho.unreadable", file):
+			case at[file+":"+m.arch] != nil, res.has("macho.unreadable", file), res.has("macho.slices", file):
 			case !read[file]:
 				res.static("closure.missing", m.path+":"+name, fmt.Sprintf("%s needs %s, and what has that name is no library", m.path, path.Base(name)), "", m.path, file)
 			default:
