@@ -11,7 +11,6 @@ import (
 	"github.com/hashicorp/go-version"
 	"github.com/spf13/cobra"
 
-	"payload/internal/build"
 	"payload/internal/manifest"
 	"payload/internal/report"
 	"payload/internal/verify"
@@ -105,7 +104,7 @@ func runVerify(ctx context.Context, a *app, opts verifyOptions) error {
 	name := opened.Name
 	if opened.Dir != "" {
 		o.Dir = opened.Dir
-		if res, _, err = build.Verify(ctx, o); err != nil {
+		if res, err = verify.Described(ctx, o); err != nil {
 			return err
 		}
 		res.Findings = slices.Concat(opened.Findings, res.Findings)

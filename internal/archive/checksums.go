@@ -10,12 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 )
-
-// SumsName is the file beside archives that lists their SHA-256, in the
-// form that sha256sum reads.
-const SumsName = "SHA256SUMS"
 
 // CheckSums holds files against the list in their folder. Without a list there
 // is nothing to hold them against.
@@ -31,9 +26,13 @@ func CheckSums(ctx context.Context, files []string) ([]Problem, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the checksums: %w", err)
 	}
-	want, bad := parseSums(string(data))
-	if bad != nil {
-		return []Problem{*bad}, nil
+	sums, err := DecodeSums(data)
+	if err != nil {
+		return []Problem{{ID: "archive.checksums", Title: SumsName + " beside the archive can't be read", Detail: err.Error()}}, nil
+	}
+	want := map[string]string{}
+	for _, s := range sums {
+		want[s.Name] = s.SHA256
 	}
 	var problems []Problem
 	for _, file := range files {
@@ -52,27 +51,6 @@ func CheckSums(ctx context.Context, files []string) ([]Problem, error) {
 		}
 	}
 	return problems, nil
-}
-
-// parseSums reads lines of a digest in hex, a space, a space or an asterisk, and
-// a name.
-func parseSums(text string) (map[string]string, *Problem) {
-	sums := map[string]string{}
-	number := 0
-	for line := range strings.Lines(text) {
-		number++
-		line = strings.TrimRight(line, "\r\n")
-		if line == "" {
-			continue
-		}
-		sum, name, ok := strings.Cut(line, " ")
-		raw, err := hex.DecodeString(sum)
-		if !ok || err != nil || len(raw) != sha256.Size || len(name) < 2 || name[0] != ' ' && name[0] != '*' {
-			return nil, &Problem{ID: "archive.checksums", Title: fmt.Sprintf("line %d of %s is no checksum", number, SumsName), Detail: fmt.Sprintf("%q", line)}
-		}
-		sums[name[1:]] = strings.ToLower(sum)
-	}
-	return sums, nil
 }
 
 func digest(ctx context.Context, file string) (string, error) {

@@ -364,7 +364,7 @@ func programIn(files []manifest.File, target string) string {
 // verify proves the staged tree, and writes into its manifest what was proven.
 func (j *job) verify(ctx context.Context) error {
 	dir := filepath.Join(j.dist(), "lib", "payload")
-	res, m, err := Verify(ctx, verify.Options{Dir: dir, NoRun: j.opts.NoRun, Tell: j.v.Say})
+	res, m, err := Verify(ctx, dir, j.opts.NoRun, j.v)
 	if err != nil {
 		return err
 	}
@@ -387,23 +387,13 @@ func noDevice(findings []report.Finding) bool {
 	})
 }
 
-// Verify checks the payload in o.Dir as its own manifest asks: the files, and
-// then, unless o.NoRun, the program in it that has a runtime verification.
-func Verify(ctx context.Context, o verify.Options) (verify.Result, manifest.Manifest, error) {
-	m, err := manifest.Read(o.Dir)
+// Verify checks the payload in dir as its own manifest asks: the files, and
+// then, unless noRun, the programs in it that have a runtime verification.
+func Verify(ctx context.Context, dir string, noRun bool, v *voice.Voice) (verify.Result, manifest.Manifest, error) {
+	m, err := manifest.Read(dir)
 	if err != nil {
 		m = manifest.Manifest{} // what is wrong with it is among the findings
 	}
-	for _, c := range m.Components {
-		if c.Verify != "" {
-			o.Kind, o.Program, o.Backends, o.Variants = c.Verify, c.Program, c.Backends, c.Variants
-		}
-		for _, own := range c.Programs {
-			if own.Verify != "" {
-				opts.Programs = append(opts.Programs, verify.Program{Kind: own.Verify, Path: own.Path})
-			}
-		}
-	}
-	res, err := verify.Payload(ctx, o)
+	res, err := verify.Described(ctx, verify.Options{Dir: dir, NoRun: noRun, Tell: v.Say})
 	return res, m, err
 }

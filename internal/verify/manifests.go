@@ -1,7 +1,7 @@
 package verify
 
 import (
-	"fmt"
+	"context"
 	"path"
 	"slices"
 	"strings"
@@ -103,6 +103,11 @@ func targetOf(d described, o Options) target {
 			t.macOS = newest(t.macOS, b.Target.MacOS)
 		}
 	}
+	if t.macOS == "" { // what all builds share has to load where any of them does
+		for _, v := range t.folders {
+			t.macOS = oldest(t.macOS, v)
+		}
+	}
 	for _, m := range d.all {
 		if m.Package != nil && m.Package.Floor != nil {
 			t.macOS = oldest(t.macOS, m.Package.Floor.MacOS)
@@ -162,20 +167,37 @@ func (d described) declaredArch() string {
 	return ""
 }
 
-// runs are the programs that the manifests want to be run, each once.
-func (d described) runs() []manifest.Component {
-	var all []manifest.Component
-	for _, b := range d.builds() {
-		for _, c := range b.Components {
-			same := func(o manifest.Component) bool { return o.Verify == c.Verify && o.Program == c.Program }
-			if c.Verify != "" && !slices.ContainsFunc(all, same) {
-				all = append(all, c)
-			}
-		}
+// Described verifies the payload in o.Dir and runs what its manifests want to be
+// run.
+func Described(ctx context.Context, o Options) (Result, error) {
+	d, err := readManifests(o.Dir)
+	if err == nil { // else what is wrong is among the findings
+		o.ask(d)
 	}
-	return all
+	return Payload(ctx, o)
 }
 
-func (t target) String() string {
-	return fmt.Sprintf("macOS %s, glibc %s, GLIBCXX %s", t.macOS, t.glibc, t.glibcxx)
+// ask has programs run, each once: first that of the last component that has
+// one, with its backends and variants.
+func (o *Options) ask(d described) {
+	var components []manifest.Component
+	for _, b := range d.builds() {
+		components = append(components, b.Components...)
+	}
+	for _, c := range components {
+		if c.Verify != "" {
+			o.Kind, o.Program, o.Backends, o.Variants = c.Verify, c.Program, c.Backends, c.Variants
+		}
+	}
+	add := func(kind, file string) {
+		if p := (Program{Kind: kind, Path: file}); kind != "" && file != o.Program && !slices.Contains(o.Programs, p) {
+			o.Programs = append(o.Programs, p)
+		}
+	}
+	for _, c := range components {
+		add(c.Verify, c.Program)
+		for _, own := range c.Programs {
+			add(own.Verify, own.Path)
+		}
+	}
 }
