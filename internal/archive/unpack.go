@@ -121,7 +121,7 @@ func (w *writer) clash(name string, dir bool) *Problem {
 	for p := name; p != "."; p = path.Dir(p) {
 		other, ok := w.folded[Fold(p)]
 		if ok && other != p {
-			return &Problem{ID: "names.case-clash", Entry: name, Title: fmt.Sprintf("%s and %s are one file where case does not count", other, p), Detail: "on macOS and Windows one of them overwrites the other"}
+			return &Problem{ID: "names.case-clash", Entry: p, Title: fmt.Sprintf("%s and %s are one file where case does not count", other, p), Detail: "on macOS and Windows one of them overwrites the other"}
 		}
 		w.folded[Fold(p)] = p
 		if wasDir, ok := w.made[p]; ok && p != name && !wasDir {

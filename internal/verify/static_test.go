@@ -75,7 +75,7 @@ func goodPayload(t *testing.T) string {
 
 func verifyStatic(t *testing.T, dir string) Result {
 	t.Helper()
-	res, err := Payload(context.Background(), Options{Dir: dir, Program: "prog"})
+	res, err := Payload(context.Background(), Options{Dir: dir, Program: "prog", Glibc: "2.90"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,6 +163,7 @@ func TestStaticFaults(t *testing.T) {
 		change func(k kit)
 		sealed bool // the manifest is written again after the change
 		want   []string
+		beside bool // it is about what lies beside the folder
 	}{
 		{"flipped byte", func(k kit) {
 			path := k.path("libdeep.so")
@@ -170,62 +171,62 @@ func TestStaticFaults(t *testing.T) {
 			k.must(err)
 			data[len(data)-1] ^= 1
 			put(k.T, path, string(data))
-		}, false, []string{"digest.changed:libdeep.so"}},
-		{"missing file", func(k kit) { k.remove("sub", "libmod.so") }, false, []string{"files.missing:sub/libmod.so"}},
-		{"extra file", func(k kit) { put(k.T, k.path("x", "y"), "z") }, false, []string{"files.extra:x/y"}},
-		{"lost executable bit", func(k kit) { k.must(os.Chmod(k.path("prog"), 0o644)) }, false, []string{"files.mode:prog"}},
+		}, false, []string{"digest.changed:libdeep.so"}, false},
+		{"missing file", func(k kit) { k.remove("sub", "libmod.so") }, false, []string{"files.missing:sub/libmod.so"}, false},
+		{"extra file", func(k kit) { put(k.T, k.path("x", "y"), "z") }, false, []string{"files.extra:x/y"}, false},
+		{"lost executable bit", func(k kit) { k.must(os.Chmod(k.path("prog"), 0o644)) }, false, []string{"files.mode:prog"}, false},
 		{"other link", func(k kit) {
 			k.remove("libbase.so")
 			k.must(os.Symlink("libdeep.so", k.path("libbase.so")))
-		}, false, []string{"links.changed:libbase.so"}},
-		{"link out", func(k kit) { k.must(os.Symlink("../../etc/passwd", k.path("sub", "l"))) }, true, []string{"links.outside:sub/l"}},
-		{"absolute link", func(k kit) { k.must(os.Symlink("/etc/passwd", k.path("l"))) }, true, []string{"links.absolute:l"}},
-		{"dangling link", func(k kit) { k.must(os.Symlink("nothing", k.path("l"))) }, true, []string{"links.broken:l"}},
+		}, false, []string{"links.changed:libbase.so"}, false},
+		{"link out", func(k kit) { k.must(os.Symlink("../../etc/passwd", k.path("sub", "l"))) }, true, []string{"links.outside:sub/l"}, false},
+		{"absolute link", func(k kit) { k.must(os.Symlink("/etc/passwd", k.path("l"))) }, true, []string{"links.absolute:l"}, false},
+		{"dangling link", func(k kit) { k.must(os.Symlink("nothing", k.path("l"))) }, true, []string{"links.broken:l"}, false},
 		{"links in a circle", func(k kit) {
 			k.must(os.Symlink("b", k.path("a")))
 			k.must(os.Symlink("a", k.path("b")))
-		}, true, []string{"links.cycle:a", "links.cycle:b"}},
-		{"no manifest", func(k kit) { k.remove(manifest.Name) }, false, []string{"manifest.missing:payload.json"}},
-		{"broken manifest", func(k kit) { put(k.T, k.path(manifest.Name), "{") }, false, []string{"manifest.unreadable:payload.json"}},
-		{"damaged ELF", func(k kit) { put(k.T, k.path("libbad.so"), "\x7fELFnot at all") }, true, []string{"elf.unreadable:libbad.so"}},
-		{"library gone", func(k kit) { k.remove("libdeep.so") }, true, []string{"closure.missing:libbase.so.1:libdeep.so"}},
+		}, true, []string{"links.cycle:a", "links.cycle:b"}, false},
+		{"no manifest", func(k kit) { k.remove(manifest.Name) }, false, []string{"manifest.missing:payload.json"}, false},
+		{"broken manifest", func(k kit) { put(k.T, k.path(manifest.Name), "{") }, false, []string{"manifest.unreadable:payload.json"}, false},
+		{"damaged ELF", func(k kit) { put(k.T, k.path("libbad.so"), "\x7fELFnot at all") }, true, []string{"elf.unreadable:libbad.so"}, false},
+		{"library gone", func(k kit) { k.remove("libdeep.so") }, true, []string{"closure.missing:libbase.so.1:libdeep.so"}, false},
 		{"link gone", func(k kit) {
 			k.must(os.Rename(k.path("libbase.so.1"), k.path("libbase.so.1.0")))
 			k.remove("libbase.so")
-		}, true, []string{"closure.missing:prog:libbase.so.1", "closure.missing:sub/libmod.so:libbase.so.1"}},
-		{"text in a library's place", func(k kit) { put(k.T, k.path("libdeep.so"), "not a library") }, true, []string{"closure.missing:libbase.so.1:libdeep.so"}},
+		}, true, []string{"closure.missing:prog:libbase.so.1", "closure.missing:sub/libmod.so:libbase.so.1"}, false},
+		{"text in a library's place", func(k kit) { put(k.T, k.path("libdeep.so"), "not a library") }, true, []string{"closure.missing:libbase.so.1:libdeep.so"}, false},
 		{"no rpath", func(k kit) {
 			compile(k.T, k.dir, "sub/libmod.so", "int base(void); int mod(void) { return base(); }", append(shared, "-L"+k.dir, "-lbase")...)
-		}, true, []string{"rpath.missing:sub/libmod.so:libbase.so.1"}},
+		}, true, []string{"rpath.missing:sub/libmod.so:libbase.so.1"}, false},
 		{"rpath to another folder", func(k kit) {
 			compile(k.T, k.dir, "sub/libmod.so", "int base(void); int mod(void) { return base(); }", append(shared, "-L"+k.dir, "-lbase", origin)...)
-		}, true, []string{"rpath.missing:sub/libmod.so:libbase.so.1"}},
+		}, true, []string{"rpath.missing:sub/libmod.so:libbase.so.1"}, false},
 		{"rpath of the build tree", func(k kit) {
 			compile(k.T, k.dir, "sub/libmod.so", "int base(void); int mod(void) { return base(); }", append(shared, "-L"+k.dir, "-lbase", "-Wl,-rpath,$ORIGIN/..:/nowhere/build/bin")...)
-		}, true, []string{"rpath.absolute:sub/libmod.so:/nowhere/build/bin"}},
+		}, true, []string{"rpath.absolute:sub/libmod.so:/nowhere/build/bin"}, false},
 		{"relative and empty rpath", func(k kit) {
 			compile(k.T, k.dir, "sub/libmod.so", "int base(void); int mod(void) { return base(); }", append(shared, "-L"+k.dir, "-lbase", "-Wl,-rpath,$ORIGIN/..:lib:")...)
-		}, true, []string{"rpath.relative:sub/libmod.so:", "rpath.relative:sub/libmod.so:lib"}},
+		}, true, []string{"rpath.relative:sub/libmod.so:", "rpath.relative:sub/libmod.so:lib"}, false},
 		{"library of this machine only", func(k kit) {
 			compile(k.T, k.dir, "libz.so.9", "int zed(void) { return 0; }", append(shared, "-Wl,-soname,libz.so.9")...)
 			compile(k.T, k.dir, "libmod2.so", "int zed(void); int mod(void) { return zed(); }", append(shared, "-l:libz.so.9", origin)...)
 			k.remove("libz.so.9")
-		}, true, []string{"closure.missing:libmod2.so:libz.so.9"}},
+		}, true, []string{"closure.missing:libmod2.so:libz.so.9"}, false},
 		{"needed by path", func(k kit) {
 			out := k.TempDir()
 			compile(k.T, out, "libfar.so", "int far(void) { return 0; }", shared...)
 			compile(k.T, k.dir, "libmod2.so", "int far(void); int mod(void) { return far(); }", append(shared, filepath.Join(out, "libfar.so"))...)
-		}, true, []string{"closure.outside:libmod2.so:"}},
+		}, true, []string{"closure.outside:libmod2.so:"}, false},
 		{"found outside", func(k kit) {
 			compile(k.T, filepath.Dir(k.dir), "libout.so", "int out(void) { return 0; }", append(shared, "-Wl,-soname,libout.so")...)
 			compile(k.T, k.dir, "libmod2.so", "int out(void); int mod(void) { return out(); }", append(shared, "-L"+filepath.Dir(k.dir), "-lout", "-Wl,-rpath,$ORIGIN/..")...)
-		}, true, []string{"closure.outside:libmod2.so:libout.so"}},
+		}, true, []string{"closure.outside:libmod2.so:libout.so"}, true},
 		{"a symbol that nothing has", func(k kit) {
 			compile(k.T, k.dir, "sub/libmod.so", "int base(void); int gone(void); int mod(void) { return base() + gone(); }", append(shared, "-L"+k.dir, "-lbase", "-Wl,-rpath,$ORIGIN/..")...)
-		}, true, []string{"symbols.undefined:sub/libmod.so"}},
+		}, true, []string{"symbols.undefined:sub/libmod.so"}, false},
 		{"a library rebuilt without a symbol", func(k kit) {
 			compile(k.T, k.dir, "libdeep.so", "int deeper(void) { return 1; }", append(shared, "-Wl,-soname,libdeep.so")...)
-		}, true, []string{"symbols.undefined:libbase.so.1"}},
+		}, true, []string{"symbols.undefined:libbase.so.1"}, false},
 		{"a library rebuilt without a version", func(k kit) {
 			script := filepath.Join(k.TempDir(), "v.map")
 			put(k.T, script, "V_2 { global: deep; };\n")
@@ -234,14 +235,29 @@ func TestStaticFaults(t *testing.T) {
 			compile(k.T, k.dir, "libbase.so.1", "int deep(void); int base(void) { return deep(); }", append(shared, "-Wl,-soname,libbase.so.1", "-ldeep", origin)...)
 			put(k.T, script, "V_1 { global: deep; };\n")
 			compile(k.T, k.dir, "libdeep.so", "int deep(void) { return 1; }", append(lib, "-Wl,--version-script,"+script)...)
-		}, true, []string{"symbols.version:libbase.so.1"}},
+		}, true, []string{"symbols.version:libbase.so.1"}, false},
+		{"an unfinished library", func(k kit) { put(k.T, k.path("libdeep.so.1.2.3.tmp"), "x") }, true, []string{"names.unfinished:libdeep.so.1.2.3.tmp"}, false},
+		{"case clash", func(k kit) { put(k.T, k.path("Sub", "x"), "x") }, true, []string{"names.case-clash:sub"}, false},
+		{"a newer glibc's symbol", func(k kit) {
+			script, out := filepath.Join(k.TempDir(), "v.map"), k.TempDir()
+			put(k.T, script, "GLIBC_2.99 { global: cosine; };\n")
+			compile(k.T, out, "libm.so.6", "double cosine(double x) { return x; }", append(shared, "-Wl,-soname,libm.so.6", "-Wl,--version-script,"+script)...)
+			compile(k.T, k.dir, "libmod2.so", "double cosine(double); double mod(void) { return cosine(1); }", append(shared, filepath.Join(out, "libm.so.6"))...)
+		}, true, []string{"floor.glibc:libmod2.so"}, false},
+		{"kernels compiled at run time without headers", func(k kit) {
+			compile(k.T, k.dir, "libnvrtc.so.13", "int nvrtc(void) { return 0; }", append(shared, "-Wl,-soname,libnvrtc.so.13")...)
+			compile(k.T, k.dir, "libmod2.so", "int nvrtc(void); int mod(void) { return nvrtc(); }", append(shared, "-l:libnvrtc.so.13", origin)...)
+			for _, h := range []string{"include/cuda_fp16.h", "include/cccl/cuda/std/array", "include/cccl/cuda/std/limits", "include/cccl/cuda/std/tuple"} {
+				put(k.T, k.path(h), "")
+			}
+		}, true, []string{"headers.missing:libmod2.so:include/cuda_bf16.h"}, false},
 		{"other architecture", func(k kit) {
 			path := k.path("sub", "libmod.so")
 			data, err := os.ReadFile(path)
 			k.must(err)
 			data[18], data[19] = 243, 0 // e_machine: RISC-V
 			put(k.T, path, string(data))
-		}, true, []string{"arch.wrong:sub/libmod.so"}},
+		}, true, []string{"arch.wrong:sub/libmod.so"}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -264,6 +280,16 @@ func TestStaticFaults(t *testing.T) {
 			}
 			if !res.Failed() || res.Verified().Static {
 				t.Error("the result does not fail")
+			}
+			// A finished archive has the same faults.
+			file := filepath.Join(t.TempDir(), "payload.tar.zst")
+			put(t, file, string(zstdOf(t, tarOf(t, entriesOf(t, dir)))))
+			packed := keys(verifyArchive(t, file, Options{Program: "prog", Glibc: "2.90"}).Findings)
+			if len(packed) == len(got) && len(got) > 0 && strings.HasSuffix(got[0], ":") {
+				packed[0] = got[0]
+			}
+			if !slices.Equal(packed, got) && !tt.beside {
+				t.Errorf("in an archive: got  %q\nwant %q", packed, got)
 			}
 		})
 	}
