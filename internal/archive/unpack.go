@@ -3,6 +3,7 @@ package archive
 import (
 	"archive/tar"
 	"archive/zip"
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -142,7 +143,7 @@ func (w *writer) clash(name string, dir bool) *Problem {
 func (w *writer) file(name string, e entry) (err error) {
 	from, err := e.open()
 	if err != nil {
-		return damaged(name, err)
+		return damaged(name, "", err)
 	}
 	if dir := path.Dir(name); dir != "." {
 		if err := w.root.MkdirAll(dir, 0o755); err != nil {
@@ -166,7 +167,7 @@ func (w *writer) file(name string, e entry) (err error) {
 	limited := &limitedReader{w: w, from: from}
 	if _, err := io.CopyBuffer(struct{ io.Writer }{out}, limited, make([]byte, 256<<10)); err != nil {
 		if limited.err != nil {
-			return damaged(name, limited.err)
+			return damaged(name, "", limited.err)
 		}
 		return err
 	}
@@ -201,21 +202,25 @@ func (l *limitedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// damaged turns what a decompressor says into a problem. What the context or a
-// limit said stays as it is.
-func damaged(what string, err error) error {
+// damaged turns what a decompressor says into a problem, of an entry or, with
+// none, of a place in the archive. What the context or a limit said stays as it
+// is.
+func damaged(entry, place string, err error) error {
+	if entry != "" {
+		place = "in " + entry
+	}
 	var p *Problem
 	switch {
 	case errors.As(err, &p), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return &Problem{ID: "archive.truncated", Entry: what, Title: "the archive ends early", Detail: "in " + what}
+		return &Problem{ID: "archive.truncated", Title: "the archive ends early", Detail: place}
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):
 		return &Problem{ID: "archive.window", Title: "the archive needs more memory to unpack than zstd allows by itself", Detail: "users would have to say --long to zstd"}
 	case errors.As(err, new(*fs.PathError)):
 		return err
 	}
-	return &Problem{ID: "archive.damaged", Entry: what, Title: "the archive is damaged", Detail: fmt.Sprintf("in %s: %v", what, err)}
+	return &Problem{ID: "archive.damaged", Entry: entry, Title: "the archive is damaged", Detail: fmt.Sprintf("%s: %v", place, err)}
 }
 
 // finish makes the links, whose targets must lie in the archive, and gives
@@ -257,11 +262,12 @@ func (w *writer) finish() error {
 
 // tar unpacks a compressed tar file.
 func (w *writer) tar(v *volume, kind Kind) error {
-	packed := &counter{from: io.NewSectionReader(v, 0, v.size)}
-	w.read = func() int64 { return packed.count }
+	read := &counter{from: io.NewSectionReader(v, 0, v.size)}
+	w.read = func() int64 { return read.count }
+	packed := bufio.NewReaderSize(read, 1<<20)
 	plain, done, err := decompress(packed, kind, w.limits.Window)
 	if err != nil {
-		return damaged("its beginning", err)
+		return damaged("", "at its beginning", err)
 	}
 	defer done()
 	counted := &counter{from: plain}
@@ -273,7 +279,7 @@ func (w *writer) tar(v *volume, kind Kind) error {
 			break
 		}
 		if err != nil {
-			return damaged("what follows "+at, err)
+			return damaged("", "after "+at, err)
 		}
 		const block = 512
 		at, end = h.Name, counted.count+(h.Size+block-1)/block*block
@@ -305,17 +311,20 @@ func (w *writer) rest(plain io.Reader, packed io.Reader) error {
 				return trailing
 			}
 			return nil
-		case errors.Is(err, zstd.ErrMagicMismatch), errors.Is(err, gzip.ErrHeader): // what follows is no other frame
+		case errors.Is(err, zstd.ErrMagicMismatch): // what follows is no other frame
 			return trailing
 		case err != nil:
-			return damaged("its end", err)
+			return damaged("", "at its end", err)
 		}
 	}
 }
 
-func decompress(packed io.Reader, kind Kind, window uint64) (io.Reader, func(), error) {
+func decompress(packed *bufio.Reader, kind Kind, window uint64) (io.Reader, func(), error) {
 	if kind == TarGzip {
 		z, err := gzip.NewReader(packed)
+		if err == nil {
+			z.Multistream(false) // what follows is not part of the archive
+		}
 		return z, func() {}, err
 	}
 	z, err := zstd.NewReader(packed, zstd.WithDecoderMaxWindow(window))
@@ -379,7 +388,7 @@ func (w *writer) zip(v *volume) error {
 	case err != nil && !strings.HasPrefix(string(end), endOfZip):
 		return &Problem{ID: "archive.truncated", Title: "the archive ends early", Detail: "a zip file ends with a table of its entries; this one has none"}
 	case err != nil:
-		return damaged("its table of entries", err)
+		return damaged("", "in its table of entries", err)
 	case !strings.HasPrefix(string(end), endOfZip):
 		return &Problem{ID: "archive.trailing", Title: "something follows the end of the archive", Detail: "who unpacks it never sees that"}
 	}
@@ -415,7 +424,7 @@ func (w *writer) zipEntry(f *zip.File) error {
 		const longest = 4096
 		target, err := readAtMost(e.open, longest)
 		if err != nil {
-			return damaged(f.Name, err)
+			return damaged(f.Name, "", err)
 		}
 		e.link = string(target)
 	default:
@@ -449,7 +458,7 @@ func overlap(files []*zip.File) error {
 	for _, f := range files {
 		from, err := f.DataOffset()
 		if err != nil {
-			return damaged(f.Name, err)
+			return damaged(f.Name, "", err)
 		}
 		spans = append(spans, span{f.Name, from, from + int64(f.CompressedSize64)})
 	}
