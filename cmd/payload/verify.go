@@ -116,7 +116,7 @@ func runVerify(ctx context.Context, a *app, opts verifyOptions) error {
 	accept(res.Findings, opts.accept)
 	if err := opts.write(a, report.Report{
 		Schema: verify.Schema, Title: "payload verify", Summary: name, Findings: res.Findings,
-		Fallback: manifest.Name, Body: res,
+		Rules: verify.Rules(), Fallback: manifest.Name, Body: res,
 	}); err != nil {
 		return err
 	}
