@@ -162,11 +162,8 @@ func checkArch(res *Result, files []manifest.File, program, declared string) {
 			res.Static.Arch = arch
 		}
 	}
-	switch {
-	case declared != "" && len(count) > 0:
+	if declared != "" && len(count) > 0 {
 		res.Static.Arch = declared
-	case folders["."][universal]:
-		res.Static.Arch = universal
 	}
 	for _, f := range files {
 		if f.Arch == "" || f.Link != "" || slices.Contains(strings.Split(f.Arch, "+"), res.Static.Arch) {
