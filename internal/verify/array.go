@@ -32,12 +32,12 @@ var arraySteps = []step{
 // was built, and keeps it.
 func judgeVersion(r stepResult, s *sessions) error {
 	s.res.Runtime.Version = r.Text
-	m, err := manifest.Read(s.options.Dir)
+	components, err := componentsOf(s.options.Dir)
 	if err != nil {
 		return nil //nolint:nilerr // the static half has reported it
 	}
 	var refs []string
-	for _, c := range m.Components {
+	for _, c := range components {
 		if strings.TrimPrefix(c.Ref, "v") == r.Text {
 			return nil
 		}

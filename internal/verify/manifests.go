@@ -60,6 +60,20 @@ func (d described) builds() []manifest.Build {
 	return all
 }
 
+func (d described) components() []manifest.Component {
+	var all []manifest.Component
+	for _, b := range d.builds() {
+		all = append(all, b.Components...)
+	}
+	return all
+}
+
+// componentsOf are those that the payload in dir was made from.
+func componentsOf(dir string) ([]manifest.Component, error) {
+	d, err := readManifests(dir)
+	return d.components(), err
+}
+
 // relies are the libraries of another group that files of this payload load, as
 // far as they are not here themselves.
 func (d described) relies() map[string]bool {
@@ -180,10 +194,7 @@ func Described(ctx context.Context, o Options) (Result, error) {
 // ask has programs run, each once: first that of the last component that has
 // one, with its backends and variants.
 func (o *Options) ask(d described) {
-	var components []manifest.Component
-	for _, b := range d.builds() {
-		components = append(components, b.Components...)
-	}
+	components := d.components()
 	for _, c := range components {
 		if c.Verify != "" {
 			o.Kind, o.Program, o.Backends, o.Variants = c.Verify, c.Program, c.Backends, c.Variants

@@ -218,13 +218,13 @@ func (s *sessions) version(ctx context.Context, dir string) (string, error) {
 // compareVersion makes sure that the program was built from what the manifest
 // says: an old checkout builds just as well.
 func (s *sessions) compareVersion(version string) {
-	m, err := manifest.Read(s.options.Dir)
+	components, err := componentsOf(s.options.Dir)
 	if err != nil || s.kind.builtFrom == nil || version == "" {
 		return // the static half has reported an unreadable manifest
 	}
 	known := false
 	said := s.kind.builtFrom.FindStringSubmatch(version)
-	for _, c := range m.Components {
+	for _, c := range components {
 		if c.Commit == "" {
 			continue
 		}
@@ -241,7 +241,7 @@ func (s *sessions) compareVersion(version string) {
 		return
 	}
 	var want []string
-	for _, c := range m.Components {
+	for _, c := range components {
 		want = append(want, fmt.Sprintf("%s %s, build %d, commit %s", c.Name, c.Ref, c.Build, c.Commit))
 	}
 	s.fault("version.wrong", s.options.Program, fmt.Sprintf("%s says that it is %s, which is not what the manifest says", s.options.Program, version),
