@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"payload/mlx"
 	"payload/mlx/mlxthread"
 	"payload/mlxrunner/chat"
+	"payload/mlxrunner/constrain"
 	"payload/mlxrunner/generate"
 )
 
@@ -24,6 +26,8 @@ type runOptions struct {
 	given  bool // a prompt was
 	chat   bool
 	json   bool
+	schema string // the file of a JSON schema
+	regex  string
 	ask    generate.Request
 }
 
@@ -58,6 +62,10 @@ the end of the input ends it.`,
 			} else if o.ask.Lookup > 0 {
 				return &usageError{errors.New("--draft and --lookup both guess: give one")}
 			}
+			var err error
+			if o.ask.Grammar, err = o.grammar(); err != nil {
+				return err
+			}
 			return run(cmd.Context(), a, o)
 		},
 	}
@@ -77,8 +85,35 @@ the end of the input ends it.`,
 	f.StringArrayVar(&o.ask.Stop, "stop", nil, "end before `TEXT`; may be given several times")
 	f.IntVar(&o.ask.Lookup, "lookup", 0, "guess `N` tokens a round from what came before; the text stays the same")
 	f.IntVar(&o.ask.Draft, "draft-tokens", 4, "guess `N` tokens a round by the draft model")
+	f.StringVar(&o.schema, "json-schema", "", "write JSON that is valid by the schema in `FILE`")
+	f.StringVar(&o.regex, "regex", "", "write what `EXPR` matches from begin to end, in Go's syntax")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	return cmd
+}
+
+// grammar is what the text has to be; nil where nothing is asked for.
+func (o *runOptions) grammar() (*constrain.Grammar, error) {
+	switch {
+	case o.schema != "" && o.regex != "":
+		return nil, &usageError{errors.New("--json-schema and --regex: a text follows one of them")}
+	case o.regex != "":
+		g, err := constrain.Regex(o.regex)
+		if err != nil {
+			return nil, &usageError{fmt.Errorf("--regex %s: %w", o.regex, err)}
+		}
+		return g, nil
+	case o.schema == "":
+		return nil, nil
+	}
+	source, err := os.ReadFile(o.schema)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("reading the JSON schema: %w", err)}
+	}
+	g, err := constrain.Schema(source)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("compiling the JSON schema %s: %w", o.schema, err)}
+	}
+	return g, nil
 }
 
 // runReport is mlxrunner.run/v1.

@@ -36,7 +36,11 @@ type UnsupportedError struct {
 }
 
 func (e *UnsupportedError) Error() string {
-	return fmt.Sprintf("%s%s is not supported: %s", e.Feature, at(e.Pointer), e.Why)
+	at := ""
+	if e.Pointer != "" {
+		at = " at " + e.Pointer
+	}
+	return fmt.Sprintf("%s%s is not supported: %s", e.Feature, at, e.Why)
 }
 
 // An InvalidError is a schema or an expression that means nothing, or that no
@@ -46,11 +50,9 @@ type InvalidError struct {
 	Why     string
 }
 
-func (e *InvalidError) Error() string { return "reading a grammar" + at(e.Pointer) + ": " + e.Why }
-
-func at(pointer string) string {
-	if pointer == "" {
-		return ""
+func (e *InvalidError) Error() string {
+	if e.Pointer == "" {
+		return e.Why
 	}
-	return " at " + pointer
+	return e.Pointer + ": " + e.Why
 }

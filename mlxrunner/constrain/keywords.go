@@ -87,7 +87,7 @@ type reader struct {
 }
 
 func invalid(v *value, want string) {
-	panic(refusal{&InvalidError{Pointer: v.pointer, Why: "it is not " + want}})
+	panic(refusal{&InvalidError{Pointer: v.pointer, Why: "want " + want}})
 }
 
 func (r *reader) refuse(keyword, why string) {
@@ -196,7 +196,7 @@ func (r *reader) read(keyword string, v *value) {
 		r.refuse(keyword, "draft 2020-12 calls it items, beside prefixItems")
 	default:
 		if !slices.Contains(annotations, keyword) {
-			r.refuse(keyword, "it would be ignored")
+			r.refuse(keyword, "a text could not be kept to it")
 		}
 	}
 }

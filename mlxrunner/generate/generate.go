@@ -11,11 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"payload/mlx"
 	"payload/mlx/quant"
 	"payload/mlxrunner/cache"
+	"payload/mlxrunner/constrain"
 	"payload/mlxrunner/model"
 	"payload/mlxrunner/sample"
 	"payload/mlxrunner/tokenizer"
@@ -54,6 +56,8 @@ type Runner struct {
 	// due tells whether a round that went from before to after generated tokens
 	// releases freed buffers. Tests show that another rule lets them pile up.
 	due func(before, after int) bool
+
+	lexicon func() (lexicon, error) // made when a grammar is first asked for
 }
 
 // Open makes a runner of a loaded model and the files beside it.
@@ -71,7 +75,9 @@ func OpenWith(dir string, m *model.Loaded, tok *tokenizer.Tokenizer) (*Runner, e
 	if err != nil {
 		return nil, err
 	}
-	return &Runner{Model: m, Tok: tok, End: end, Context: m.Config.Positions, Vocab: m.Config.Vocab, due: crosses}, nil
+	r := &Runner{Model: m, Tok: tok, End: end, Context: m.Config.Positions, Vocab: m.Config.Vocab, due: crosses}
+	r.lexicon = sync.OnceValues(func() (lexicon, error) { return newLexicon(tok, end) })
+	return r, nil
 }
 
 // crosses tells whether a multiple of ReleaseEvery lies in (before, after]. A
@@ -88,6 +94,10 @@ type Request struct {
 	Lookup    int      // so many tokens a round are guessed from what came before; 0 guesses none
 	Draft     int      // so many tokens a round are guessed by the draft model; 0 guesses none
 	Chunk     int      // tokens of a prompt computed at once; 0 is Chunk
+
+	// Grammar is what the text has to be; nil lets it be anything. A text ends
+	// where nothing may follow, and may be cut off by MaxTokens or Stop.
+	Grammar *constrain.Grammar
 }
 
 // A Token is one that was generated.
@@ -162,6 +172,9 @@ func (r *Runner) Generate(ctx context.Context, s *mlx.Scope, q Request, hooks Ho
 		g.limit = room
 	}
 	var err error
+	if g.guide, err = g.newGuide(); err != nil {
+		return Result{}, err
+	}
 	if g.sampler, err = sample.New(s, q.Sampling, r.Vocab, q.Prompt); err != nil {
 		return Result{}, err
 	}
@@ -243,6 +256,7 @@ type generation struct {
 	sampler *sample.Sampler
 	stream  *tokenizer.Stream
 	stopper stopper
+	guide   *guide
 	limit   int // tokens; 0 has none
 	start   time.Time
 	result  Result
@@ -252,8 +266,11 @@ func (g *generation) run(ctx context.Context, s *mlx.Scope) error {
 	if err := g.prefill(ctx, s); err != nil {
 		return err
 	}
-	if g.source != nil {
+	switch {
+	case g.source != nil:
 		return g.speculate(ctx, s)
+	case g.guide != nil:
+		return g.follow(ctx, s)
 	}
 	return g.decode(ctx, s)
 }
@@ -361,19 +378,26 @@ func (g *generation) dispatch(s *mlx.Scope, token *mlx.Array, place int) (sample
 		g.sampler.Accept(sub, token)
 	}
 	c := g.sampler.Next(sub, sub.Reshape(logits, 1, -1), place)
-	for _, a := range c.Arrays() {
+	return c, launch(s, sub, c.Arrays()...)
+}
+
+// launch starts to compute arrays of sub and keeps them, or frees them where
+// that fails.
+func launch(s, sub *mlx.Scope, arrays ...*mlx.Array) error {
+	for _, a := range arrays {
 		sub.Keep(a)
 	}
 	// Closed first, so that MLX can reuse what lies between while it computes.
-	if err := sub.Close(); err != nil {
-		free(c)
-		return sample.Choice{}, err
+	err := sub.Close()
+	if err == nil {
+		err = s.AsyncEval(arrays...)
 	}
-	if err := s.AsyncEval(c.Arrays()...); err != nil {
-		free(c)
-		return sample.Choice{}, err
+	if err != nil {
+		for _, a := range arrays {
+			a.Free()
+		}
 	}
-	return c, nil
+	return err
 }
 
 func free(c sample.Choice) {
@@ -411,6 +435,9 @@ func (g *generation) deliver(round []Token) (ended bool, err error) {
 	took := 0
 	for _, t := range round {
 		took++
+		if err := g.guide.read(t.ID); err != nil {
+			return true, err
+		}
 		g.result.Tokens = append(g.result.Tokens, t.ID)
 		var more string
 		if more, ended = g.take(t.ID); ended {
@@ -445,6 +472,10 @@ func (g *generation) take(id int) (text string, ended bool) {
 	if stop != "" {
 		g.result.Finish, g.result.StopText = StopEnd, stop
 		return text, true
+	}
+	if g.guide.complete() {
+		g.result.Finish = StopEnd
+		return g.rest(text), true
 	}
 	if g.limit > 0 && len(g.result.Tokens) >= g.limit {
 		g.result.Finish = StopLength

@@ -17,6 +17,7 @@ import (
 	"payload/mlx/mlxtest"
 	"payload/mlx/mlxthread"
 	"payload/mlxrunner/chat"
+	"payload/mlxrunner/constrain"
 	"payload/mlxrunner/model"
 	_ "payload/mlxrunner/model/architectures"
 	"payload/mlxrunner/sample"
@@ -117,7 +118,10 @@ func TestNothingLeaks(t *testing.T) {
 	all := sample.Settings{Temperature: 1, TopK: 20, TopP: 0.9, MinP: 0.01, Repetition: 1.1, Presence: 0.1, Bias: map[int]float64{3: -1}, Logprobs: 2}
 	for _, by := range []Request{{}, {Lookup: 3}, {Draft: 3}} {
 		for _, sampling := range []sample.Settings{{}, all} {
-			generate(t, s, r, Request{Prompt: r.encode(t, "In the harbour of Senn before the sun"), MaxTokens: 6, Sampling: sampling, Lookup: by.Lookup, Draft: by.Draft, Chunk: 1})
+			q := Request{Prompt: r.encode(t, "In the harbour of Senn before the sun"), MaxTokens: 6, Sampling: sampling, Lookup: by.Lookup, Draft: by.Draft, Chunk: 1}
+			generate(t, s, r, q)
+			q.Grammar = constrain.Object()
+			generate(t, s, r, q)
 		}
 	}
 }

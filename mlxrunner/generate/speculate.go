@@ -145,7 +145,10 @@ func (g *generation) room() int {
 func (g *generation) round(s *mlx.Scope, n int) ([]Token, error) {
 	sub := s.Sub()
 	defer func() { _ = sub.Close() }() // its error is given by what is read
-	guesses := g.source.guess(sub, g.text, n)
+	guesses, states, err := g.guide.ahead(sub, g.source.guess(sub, g.text, n))
+	if err != nil {
+		return nil, err
+	}
 	g.result.Guessed += len(guesses)
 	place := len(g.result.Tokens)
 	input := append([]*mlx.Array{mlx.New(sub, []uint32{uint32(g.text[len(g.text)-1])})}, guesses...)
@@ -158,7 +161,10 @@ func (g *generation) round(s *mlx.Scope, n int) ([]Token, error) {
 		if i > 0 {
 			ahead.Accept(sub, guesses[i-1])
 		}
-		c := ahead.Next(sub, sub.Reshape(sub.SliceAxis(logits, 1, i, i+1), 1, -1), place+i)
+		c, err := g.choose(sub, ahead, sub.Reshape(sub.SliceAxis(logits, 1, i, i+1), 1, -1), place+i, states[i])
+		if err != nil {
+			return nil, err
+		}
 		choices, arrays = append(choices, c), append(arrays, c.Arrays()...)
 	}
 	if err := sub.EvalOnly(arrays...); err != nil {

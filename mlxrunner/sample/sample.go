@@ -171,9 +171,18 @@ func swap(s *mlx.Scope, old, fresh *mlx.Array) *mlx.Array {
 
 // Next chooses the token at a place of the text from logits [1, vocabulary].
 func (m *Sampler) Next(s *mlx.Scope, logits *mlx.Array, place int) Choice {
+	return m.NextOf(s, logits, nil, place)
+}
+
+// NextOf chooses among those that are allowed, bool [1, vocabulary]; nil allows
+// all. Where settings leave none of them, what it chooses is not allowed.
+func (m *Sampler) NextOf(s *mlx.Scope, logits, allowed *mlx.Array, place int) Choice {
 	logits = s.AsType(logits, mlx.Float32)
 	var c Choice
 	adjusted := m.adjust(s, logits)
+	if allowed != nil {
+		adjusted = s.Where(allowed, adjusted, s.Scalar(math.Inf(-1), mlx.Float32))
+	}
 	if m.Temperature == 0 {
 		c.Token = s.ArgMax(adjusted, -1, false)
 	} else {
