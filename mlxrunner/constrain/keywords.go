@@ -158,7 +158,7 @@ func (r *reader) read(keyword string, v *value) {
 		r.applies |= isArray
 		r.maxItems = count(v)
 	case "uniqueItems":
-		if flag(v) {
+		if truth(v) {
 			r.refuse(keyword, "items would have to be remembered")
 		}
 	case "properties":
@@ -249,7 +249,7 @@ func str(v *value) string {
 	return v.text
 }
 
-func flag(v *value) bool {
+func truth(v *value) bool {
 	if v.kind != boolean {
 		invalid(v, "true or false")
 	}

@@ -3,6 +3,7 @@ package constrain
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,14 +12,14 @@ import (
 	"testing"
 )
 
-// bytesOnly is a vocabulary of a token a byte.
-func bytesOnly() *Vocabulary {
+// oneByte is a vocabulary of a token a byte.
+var oneByte = func() *Vocabulary {
 	tokens := make([][]byte, 256)
 	for b := range tokens {
 		tokens[b] = []byte{byte(b)}
 	}
 	return NewVocabulary(tokens, nil)
-}
+}()
 
 // accepts reads a text byte by byte and holds each mask against it.
 func accepts(t *testing.T, a *Automaton, text string) bool {
@@ -39,6 +40,18 @@ func accepts(t *testing.T, a *Automaton, text string) bool {
 	return s.Final()
 }
 
+var update = flag.Bool("update", false, "write the goldens")
+
+// A tally counts what became of a file of the suite.
+type tally struct {
+	Groups, Compiled, Refused, Empty int // of schemas
+	Accepted, Rejected               int // instances
+}
+
+func (n tally) String() string {
+	return fmt.Sprintf("%6d %8d %7d %5d %8d %8d", n.Groups, n.Compiled, n.Refused, n.Empty, n.Accepted, n.Rejected)
+}
+
 type group struct {
 	Description string
 	Schema      json.RawMessage
@@ -49,19 +62,30 @@ type group struct {
 	}
 }
 
-// left are the tests of formats that are told to leave something out: what the
-// suite calls valid is never written.
-var left = map[string]string{}
+// unwritten are valid, and not among what is written: times have no leap
+// second, mail addresses no IPv6 literal.
+var unwritten = []string{
+	"format-date-time: a valid date-time with a leap second, UTC",
+	"format-date-time: a valid date-time with a leap second, with minus offset",
+	"format-email: an IPv6-address-literal after the @ is valid",
+	"format-time: a valid time string with leap second, Zulu",
+	"format-time: valid leap second, zero time-offset",
+	"format-time: valid leap second, positive time-offset",
+	"format-time: valid leap second, large positive time-offset",
+	"format-time: valid leap second, negative time-offset",
+	"format-time: valid leap second, large negative time-offset",
+}
 
-// TestSuite holds what compiles against the verdicts of JSON-Schema-Test-Suite.
-// An instance is accepted if it is with its properties in some order.
+// TestSuite holds what compiles against the verdicts of JSON-Schema-Test-Suite:
+// an instance is valid just if it is accepted with its properties in some order.
+// testdata/suite.txt says how much compiles.
 func TestSuite(t *testing.T) {
 	files, err := filepath.Glob("testdata/suite/*.json")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
-	bytes := bytesOnly()
-	var total [6]int
+	var total tally
+	got := fmt.Sprintf("%-24s %6s %8s %7s %5s %8s %8s\n", "file", "groups", "compiled", "refused", "empty", "accepted", "rejected")
 	for _, file := range files {
 		source, err := os.ReadFile(file)
 		if err != nil {
@@ -72,56 +96,66 @@ func TestSuite(t *testing.T) {
 			t.Fatal(err)
 		}
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
-		var count [6]int // groups, compiled, refused, empty, accepted, rejected
+		var n tally
 		for _, g := range groups {
-			count[0]++
-			grammar, err := Schema(g.Schema)
-			var unsupported *UnsupportedError
-			var invalid *InvalidError
-			switch {
-			case errors.As(err, &unsupported):
-				count[2]++
-				t.Logf("%s: %s: %v", name, g.Description, err)
-				continue
-			case errors.As(err, &invalid):
-				count[3]++
-				t.Logf("%s: %s: %v", name, g.Description, err)
-			case err != nil:
-				t.Fatal(err)
-			default:
-				count[1]++
-			}
-			for _, c := range g.Tests {
-				if grammar == nil {
-					if c.Valid {
-						t.Errorf("%s: %s: %s: no value is valid, but this one is: %s", name, g.Description, c.Description, c.Data)
-					}
-					continue
-				}
-				got := false
-				v, err := parse(c.Data)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, text := range orders(v) {
-					got = got || accepts(t, grammar.Bind(bytes), text)
-				}
-				if got {
-					count[4]++
-				} else {
-					count[5]++
-				}
-				if got != c.Valid {
-					t.Errorf("%s: %s: %s: accepted %t: %s by %s", name, g.Description, c.Description, got, c.Data, g.Schema)
-				}
-			}
+			g.hold(t, name, &n)
 		}
-		t.Logf("%s: %d groups, %d compiled, %d refused, %d empty; %d instances accepted, %d rejected", name, count[0], count[1], count[2], count[3], count[4], count[5])
-		for i, n := range count {
-			total[i] += n
+		got += fmt.Sprintf("%-24s %s\n", name, n)
+		total = tally{total.Groups + n.Groups, total.Compiled + n.Compiled, total.Refused + n.Refused, total.Empty + n.Empty, total.Accepted + n.Accepted, total.Rejected + n.Rejected}
+	}
+	got += fmt.Sprintf("%-24s %s\n", "all", total)
+	const golden = "testdata/suite.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
-	t.Logf("all: %v", total)
+	if want, err := os.ReadFile(golden); err != nil || string(want) != got {
+		t.Errorf("%s is not what compiles (-update writes it): %v\n%s", golden, err, got)
+	}
+}
+
+// hold compiles the schema of a group and holds its instances against it.
+func (g *group) hold(t *testing.T, name string, n *tally) {
+	t.Helper()
+	n.Groups++
+	grammar, err := Schema(g.Schema)
+	var unsupported *UnsupportedError
+	var invalid *InvalidError
+	switch {
+	case errors.As(err, &unsupported):
+		n.Refused++
+		t.Logf("%s: %s: %v", name, g.Description, err)
+		return
+	case errors.As(err, &invalid):
+		n.Empty++
+		for _, c := range g.Tests {
+			if c.Valid {
+				t.Errorf("%s: %s: %v, but %s is valid", name, g.Description, err, c.Data)
+			}
+		}
+		return
+	case err != nil:
+		t.Fatal(err)
+	}
+	n.Compiled++
+	a := grammar.Bind(oneByte)
+	for _, c := range g.Tests {
+		v, err := parse(c.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := slices.ContainsFunc(orders(v), func(text string) bool { return accepts(t, a, text) })
+		if got {
+			n.Accepted++
+		} else {
+			n.Rejected++
+		}
+		want := c.Valid && !slices.Contains(unwritten, name+": "+c.Description)
+		if got != want {
+			t.Errorf("%s: %s: %s: accepted %t: %s by %s", name, g.Description, c.Description, got, c.Data, g.Schema)
+		}
+	}
 }
 
 // orders writes a value with its properties in every order, at most some
