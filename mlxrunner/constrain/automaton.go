@@ -144,9 +144,11 @@ var eight = func() (t [256][8]bool) {
 }()
 
 func spread(word uint64, into []bool) {
-	for ; len(into) > 0; word >>= 8 {
-		into = into[copy(into, eight[byte(word)][:]):]
+	for ; len(into) >= 8; word >>= 8 {
+		*(*[8]bool)(into) = eight[byte(word)]
+		into = into[8:]
 	}
+	copy(into, eight[byte(word)][:])
 }
 
 // mask gives the tokens that may follow a state.
@@ -191,8 +193,13 @@ func (a *Automaton) insideOf(at int32) *local {
 }
 
 func (a *Automaton) set(mask []uint64, n int32) {
-	for _, id := range a.v.nodes[n].ids {
+	if id := a.v.nodes[n].id; id >= 0 {
 		mask[id/64] |= 1 << (id % 64)
+		if len(a.v.others) > 0 {
+			for _, id := range a.v.others[n] {
+				mask[id/64] |= 1 << (id % 64)
+			}
+		}
 	}
 }
 
@@ -204,8 +211,9 @@ func (a *Automaton) walk(s *State, from, to int32, show func(int32, *State)) {
 	}
 	base := a.v.nodes[from].depth
 	path := []*State{s} // by depth, from base on
+	nodes := a.v.nodes
 	for n := from; n < to; {
-		at := &a.v.nodes[n]
+		at := &nodes[n]
 		depth := int(at.depth - base)
 		next := a.step(path[depth], at.b)
 		if next == nowhere {

@@ -13,7 +13,8 @@ import (
 type Vocabulary struct {
 	tokens [][]byte
 	end    []int
-	nodes  []node // depth first; the root is not among them
+	nodes  []node            // depth first; the root is not among them
+	others map[int32][]int32 // further ids of a node
 
 	mu    sync.Mutex
 	bound *list.List // of *Automaton, the last used first
@@ -24,7 +25,7 @@ type node struct {
 	b     byte
 	depth uint16 // of its last byte, from 1
 	after int32  // the first node that does not begin with it
-	ids   []int32
+	id    int32  // of the token that it is; -1: of none
 }
 
 // maxToken bounds the bytes of a token; no vocabulary comes near it.
@@ -36,7 +37,7 @@ const kept = 8
 // NewVocabulary makes one of tokens by id, nil where a token never is part of a
 // text (special ones), and the ids that end a text.
 func NewVocabulary(tokens [][]byte, end []int) *Vocabulary {
-	v := &Vocabulary{tokens: tokens, end: end, bound: list.New()}
+	v := &Vocabulary{tokens: tokens, end: end, others: map[int32][]int32{}, bound: list.New()}
 	var ids []int32
 	for id, text := range tokens {
 		if len(text) > 0 && len(text) <= maxToken && !slices.Contains(end, id) {
@@ -63,10 +64,13 @@ func NewVocabulary(tokens [][]byte, end []int) *Vocabulary {
 		shut(same)
 		for i := same; i < len(text); i++ {
 			open = append(open, int32(len(v.nodes)))
-			v.nodes = append(v.nodes, node{b: text[i], depth: uint16(i + 1)})
+			v.nodes = append(v.nodes, node{b: text[i], depth: uint16(i + 1), id: -1})
 		}
-		n := &v.nodes[open[len(text)-1]]
-		n.ids = append(n.ids, id)
+		if at := open[len(text)-1]; v.nodes[at].id < 0 {
+			v.nodes[at].id = id
+		} else {
+			v.others[at] = append(v.others[at], id)
+		}
 		last = text
 	}
 	shut(0)
