@@ -22,8 +22,8 @@ type call struct{ to, then int32 }
 type budget struct{ states, work int }
 
 const (
-	maxStates = 200_000
-	maxWork   = 20_000_000
+	maxStates = 100_000
+	maxWork   = 10_000_000
 )
 
 func newBudget() *budget { return &budget{maxStates, maxWork} }

@@ -116,13 +116,36 @@ func (c *compiler) found(name string, write func() int32) int32 {
 
 // str gives the rule of strings.
 func (c *compiler) str(held []*schema) int32 {
-	name := c.strName(held)
-	return c.found(name, func() int32 { return c.quotes(c.language(name, func() dfa { return c.content(held) })) })
+	least, most, parts := limits(held)
+	return c.found(fmt.Sprintf("string\n%d\n%d\n%s", least, most, strings.Join(parts, "\n")), func() int32 {
+		if len(parts) == 0 && (least > 0 || most >= 0) {
+			return c.counted(least, most)
+		}
+		return c.quotes(c.content(held))
+	})
 }
 
-func (c *compiler) strName(held []*schema) string {
-	least, most, parts := limits(held)
-	return fmt.Sprintf("string\n%d\n%d\n%s", least, most, strings.Join(parts, "\n"))
+// counted writes the rule of strings of so many characters, with a point for
+// each: a dfa would have a dozen.
+func (c *compiler) counted(least, most int) int32 {
+	character := c.found("character", func() int32 { return c.rule(c.character()) })
+	start := c.point()
+	at := c.text(start, `"`)
+	for n := 0; ; n++ {
+		if n >= least {
+			c.edge(at, c.last, '"', '"')
+		}
+		if n == most {
+			return start
+		}
+		if most < 0 && n == least {
+			c.call(at, character, at)
+			return start
+		}
+		next := c.point()
+		c.call(at, character, next)
+		at = next
+	}
 }
 
 // limits are the least and the greatest length, and the expressions.
@@ -189,24 +212,38 @@ func (c *compiler) lengths(least, most int) dfa {
 		return nil
 	}
 	return c.language(fmt.Sprintf("lengths %d %d", least, most), func() dfa {
-		c.budget.spend(max(least, most), 0) // before any of it is made
-		n := &nfa{budget: c.budget, write: quoted}
-		from := n.state()
-		at := from
-		for range least {
-			at = n.any(at)
+		one := c.character()
+		copies := max(least, most) + 1
+		c.budget.spend(copies*len(one), copies*len(one)) // before any of it is made
+		d := make(dfa, 0, copies*len(one))
+		for n := range copies {
+			first := int32(len(d))
+			next := first + int32(len(one))
+			if n == copies-1 && most < 0 {
+				next = first
+			}
+			for _, s := range one {
+				var edges []edge
+				for _, e := range s.edges {
+					to := e.to + first
+					if one[e.to].final {
+						to = next
+					}
+					if n != most {
+						edges = append(edges, edge{e.lo, e.hi, to})
+					}
+				}
+				d = append(d, dfaState{edges: edges})
+			}
+			d[first].final = n >= least
 		}
-		if most < 0 {
-			return minimal(n.dfa(from, n.anything(at)))
-		}
-		to := n.state()
-		n.jump(at, to)
-		for range most - least {
-			at = n.any(at)
-			n.jump(at, to)
-		}
-		return n.dfa(from, to)
+		return trim(d)
 	})
+}
+
+// character is the strings of one.
+func (c *compiler) character() dfa {
+	return c.language("character", func() dfa { return expression(c.budget, quoted, "(?s:.)", "", false) })
 }
 
 // array gives the rule of arrays.

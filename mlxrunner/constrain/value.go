@@ -43,6 +43,9 @@ func parse(source []byte) (*value, error) {
 	d := json.NewDecoder(bytes.NewReader(source))
 	d.UseNumber()
 	v, err := readValue(d, "", 0)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -55,9 +58,6 @@ func parse(source []byte) (*value, error) {
 func readValue(d *json.Decoder, pointer string, depth int) (*value, error) {
 	token, err := d.Token()
 	if err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
 		return nil, err
 	}
 	if depth > maxNesting {
