@@ -22,6 +22,7 @@ type Automaton struct {
 	mu     sync.Mutex
 	states map[string]*State
 	inside map[int32]*local
+	pairs  map[[2]*State]*State // what both gave
 	used   int    // bytes, roughly
 	serial uint64 // of the last state: one that was forgotten is no other's equal
 }
@@ -70,14 +71,16 @@ func newAutomaton(g *Grammar, v *Vocabulary) *Automaton {
 }
 
 func (a *Automaton) forget() {
-	a.states, a.inside, a.used = map[string]*State{}, map[int32]*local{}, 0
+	a.states, a.inside, a.pairs, a.used = map[string]*State{}, map[int32]*local{}, map[[2]*State]*State{}, 0
 }
 
 // Start is before the first token.
 func (a *Automaton) Start() *State {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.intern([]item{{a.start, a.done}}, false)
+	var start merger
+	a.arrive(&start, a.start, a.done)
+	return a.intern(start.items, start.final)
 }
 
 // Next is the state after a token, nil where the token may not come. After an
@@ -114,17 +117,17 @@ func (a *Automaton) Allowed(s *State, allowed []bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	any := false
-	for i, word := range a.mask(s) {
-		at := i * 64
-		if at >= len(allowed) {
-			break
+	rest := allowed
+	for _, word := range a.mask(s) {
+		n := min(64, len(rest))
+		if n < 64 {
+			word &= 1<<n - 1
 		}
 		any = any || word != 0
-		spread(word, allowed[at:min(at+64, len(allowed))])
+		spread(word, rest[:n])
+		rest = rest[n:]
 	}
-	if n := len(a.mask(s)) * 64; n < len(allowed) {
-		clear(allowed[n:])
-	}
+	clear(rest)
 	for _, id := range a.v.end {
 		if s.final && id < len(allowed) {
 			allowed[id], any = true, true
@@ -295,11 +298,18 @@ func (a *Automaton) both(s, t *State) *State {
 	if s == t {
 		return s
 	}
+	pair := [2]*State{s, t}
+	if found := a.pairs[pair]; found != nil {
+		return found
+	}
 	m := merger{slices.Clone(s.items), s.final || t.final}
 	for _, it := range t.items {
 		a.add(&m, it)
 	}
-	return a.intern(m.items, m.final)
+	found := a.intern(m.items, m.final)
+	a.pairs[pair] = found
+	a.keep(100)
+	return found
 }
 
 // intern gives the one state with these items.

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -212,6 +213,51 @@ func TestExpressions(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A text may be empty where the expression says so, and may be cut off by no
+// end before.
+func TestEmpty(t *testing.T) {
+	for expr, want := range map[string]bool{"a*": true, "a?b?": true, "a+": false} {
+		g, err := Regex(expr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := g.Bind(NewVocabulary([][]byte{[]byte("a"), []byte("b"), nil, []byte("end")}, []int{3}))
+		allowed := make([]bool, 6)
+		if a.Allowed(a.Start(), allowed); a.Start().Final() != want || allowed[3] != want || !allowed[0] || allowed[2] || allowed[4] {
+			t.Errorf("%s: final %t, allowed %v", expr, a.Start().Final(), allowed)
+		}
+		if next := a.Next(a.Start(), 3); (next != nil) != want || want && !next.Complete() {
+			t.Errorf("%s: %v behind the end", expr, next)
+		}
+		if a.Allowed(a.Start(), allowed[:0]) {
+			t.Errorf("%s: something of nothing may come", expr)
+		}
+	}
+	if _, err := Regex("^$"); err == nil || !strings.Contains(err.Error(), "only the empty text") {
+		t.Errorf("%v", err)
+	}
+}
+
+// One automaton serves several goroutines.
+func TestConcurrentUse(t *testing.T) {
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			a := Object().Bind(oneByte)
+			s := a.Start()
+			allowed := make([]bool, 256)
+			for _, b := range []byte(`{"a":[1,{"b":"c"}]}`) {
+				if a.Allowed(s, allowed); !allowed[b] {
+					t.Errorf("%c may not come", b)
+					return
+				}
+				s = a.Next(s, int(b))
+			}
+		})
+	}
+	wait.Wait()
 }
 
 // Stacks that go on alike are one: a state does not grow with what branches.

@@ -191,6 +191,9 @@ func Regex(expr string) (g *Grammar, err error) {
 	if len(d) == 0 {
 		return nil, &InvalidError{Why: "no text matches the expression " + expr}
 	}
+	if len(d) == 1 && len(d[0].edges) == 0 {
+		return nil, &InvalidError{Why: "only the empty text matches the expression " + expr}
+	}
 	b.start = b.rule(d)
 	return &Grammar{"regex:" + expr, &b.program}, nil
 }
