@@ -23,8 +23,8 @@ type Automaton struct {
 	states map[string]*State
 	inside map[int32]*local
 	pairs  map[[2]*State]*State // what both gave
-	used   int    // bytes, roughly
-	serial uint64 // of the last state: one that was forgotten is no other's equal
+	used   int                  // bytes, roughly
+	serial uint64               // of the last state: one that was forgotten is no other's equal
 }
 
 // maxBytes bounds what an automaton keeps.

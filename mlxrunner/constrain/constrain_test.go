@@ -56,7 +56,9 @@ func TestRefused(t *testing.T) {
 		}
 		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("%s: refused after %v", schema, took)
-		} else if took > 100*time.Millisecond { t.Log(schema, took) }
+		} else if took > 100*time.Millisecond {
+			t.Log(schema, took)
+		}
 	}
 	for expr, want := range map[string]string{
 		`a\b`:          `\b is not supported`,
