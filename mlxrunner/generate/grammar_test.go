@@ -64,6 +64,9 @@ func grammar(t *testing.T, schema string) (*constrain.Grammar, func(text string)
 // nothing of it.
 func TestGrammar(t *testing.T) {
 	s, r := runner(t)
+	if err := r.UseDraft(rough(t, s)); err != nil {
+		t.Fatal(err)
+	}
 	guessed, accepted := 0, 0
 	for name, schema := range forms {
 		g, judge := grammar(t, schema)
@@ -78,12 +81,14 @@ func TestGrammar(t *testing.T) {
 			if err := judge(plain.Text); plain.Finish != StopEnd || err != nil {
 				t.Errorf("%s, %+v: %s, %s: %v", name, sampling, plain.Finish, plain.Text, err)
 			}
-			q.Lookup = 4
-			ahead := generate(t, s, r, q)
-			if ahead.Text != plain.Text || !slices.Equal(ahead.Tokens, plain.Tokens) || ahead.Finish != plain.Finish {
-				t.Errorf("%s, %+v: with lookup %q (%s), without %q (%s)", name, sampling, ahead.Text, ahead.Finish, plain.Text, plain.Finish)
+			for _, by := range []Request{{Lookup: 4}, {Draft: 3}} {
+				q.Lookup, q.Draft = by.Lookup, by.Draft
+				ahead := generate(t, s, r, q)
+				if ahead.Text != plain.Text || !slices.Equal(ahead.Tokens, plain.Tokens) || ahead.Finish != plain.Finish {
+					t.Errorf("%s, %+v: with lookup %d, draft %d %q (%s), without %q (%s)", name, sampling, q.Lookup, q.Draft, ahead.Text, ahead.Finish, plain.Text, plain.Finish)
+				}
+				guessed, accepted = guessed+ahead.Guessed, accepted+ahead.Accepted
 			}
-			guessed, accepted = guessed+ahead.Guessed, accepted+ahead.Accepted
 			t.Logf("%s: %s", name, plain.Text)
 		}
 	}
