@@ -1,6 +1,7 @@
 package constrain
 
 import (
+	"errors"
 	"regexp/syntax"
 	"slices"
 	"unicode"
@@ -316,8 +317,8 @@ func (n *nfa) anything(from int32) int32 {
 
 // refused tells an expression that is none from one that another engine has.
 func refused(err error, pointer string) error {
-	e, ok := err.(*syntax.Error) //nolint:errorlint // syntax.Parse gives nothing else
-	if !ok {
+	var e *syntax.Error
+	if !errors.As(err, &e) {
 		return &InvalidError{Pointer: pointer, Why: err.Error()}
 	}
 	switch e.Code {

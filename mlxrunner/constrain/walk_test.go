@@ -66,40 +66,40 @@ type words struct {
 	end   int
 }
 
-func vocabulary(t testing.TB, tok *tokenizer.Tokenizer, end string) words {
-	t.Helper()
+func vocabulary(tb testing.TB, tok *tokenizer.Tokenizer, end string) words {
+	tb.Helper()
 	added, _, err := tok.Bytes()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	id, ok := tok.ID(end)
 	if !ok {
-		t.Fatal("no token", end)
+		tb.Fatal("no token", end)
 	}
 	return words{constrain.NewVocabulary(added, []int{id}), added, id}
 }
 
-func vocabularies(t testing.TB) map[string]words {
-	t.Helper()
+func vocabularies(tb testing.TB) map[string]words {
+	tb.Helper()
 	tiny, err := tokenizer.Load("../../internal/verify/tinymodel/safetensors")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	all := map[string]words{"tiny": vocabulary(t, tiny, "<|im_end|>")}
+	all := map[string]words{"tiny": vocabulary(tb, tiny, "<|im_end|>")}
 	for name, end := range map[string]string{"llama3": "<|end|>", "gemma": "<|end|>"} {
 		text, err := os.ReadFile("../tokenizer/testdata/" + name + ".json")
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		var recorded struct{ Tokenizer json.RawMessage }
 		if err := json.Unmarshal(text, &recorded); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		tok, err := tokenizer.Parse(recorded.Tokenizer)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
-		all[name] = vocabulary(t, tok, end)
+		all[name] = vocabulary(tb, tok, end)
 	}
 	return all
 }
