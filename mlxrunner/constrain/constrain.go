@@ -24,7 +24,7 @@ import "fmt"
 // number of goroutines.
 type Grammar struct {
 	source string // tells grammars apart
-	*program
+	program
 }
 
 // An UnsupportedError names what a schema or an expression asks for and can't

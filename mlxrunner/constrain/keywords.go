@@ -32,8 +32,8 @@ var typeNames = map[string]types{
 type schema struct {
 	v       *value
 	types   types
-	choices [][]*value // enum and const: the value is in each
-	applies types      // the types that keywords below narrow
+	choices []choice // enum and const: the value is in each
+	applies types    // the types that keywords below narrow
 
 	low, high          *bound
 	minLength          int
@@ -54,6 +54,23 @@ type schema struct {
 	all   []*value
 	anyOf []*value
 	oneOf []*value
+}
+
+// A choice is the values of an enum.
+type choice struct {
+	values []*value
+	keys   map[string]bool
+}
+
+func newChoice(values []*value) choice {
+	c := choice{keys: map[string]bool{}}
+	for _, v := range values {
+		if k := v.key(); !c.keys[k] {
+			c.keys[k] = true
+			c.values = append(c.values, v)
+		}
+	}
+	return c
 }
 
 // annotations say nothing of what is valid.
@@ -114,9 +131,9 @@ func (r *reader) read(keyword string, v *value) {
 	case "type":
 		r.types = readTypes(v)
 	case "enum":
-		r.choices = append(r.choices, elements(v))
+		r.choices = append(r.choices, newChoice(elements(v)))
 	case "const":
-		r.choices = append(r.choices, []*value{v})
+		r.choices = append(r.choices, newChoice([]*value{v}))
 	case "minimum", "exclusiveMinimum":
 		r.applies |= isInteger | isFraction
 		r.low = narrow(r.low, r.bound(keyword, v), 1)

@@ -195,5 +195,5 @@ func Regex(expr string) (g *Grammar, err error) {
 		return nil, &InvalidError{Why: "only the empty text matches the expression " + expr}
 	}
 	b.start = b.rule(d)
-	return &Grammar{"regex:" + expr, &b.program}, nil
+	return &Grammar{"regex:" + expr, b.program}, nil
 }

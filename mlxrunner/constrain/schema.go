@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Schema compiles a JSON schema: draft 2020-12, and of drafts 6, 7 and 2019-09
@@ -45,19 +46,19 @@ func Schema(source []byte) (g *Grammar, err error) {
 		return nil, &InvalidError{Why: "no value is valid"}
 	}
 	c.prune(live)
-	return &Grammar{"schema:" + string(source), &c.program}, nil
+	return &Grammar{"schema:" + string(source), c.program}, nil
 }
 
 // Object is any JSON object.
-func Object() *Grammar { return anyObject }
+func Object() *Grammar { return anyObject() }
 
-var anyObject = func() *Grammar {
+var anyObject = sync.OnceValue(func() *Grammar {
 	g, err := Schema([]byte(`{"type": "object"}`))
 	if err != nil {
 		panic(err)
 	}
 	return g
-}()
+})
 
 // A compiler turns schemas to rules. A rule is for a set of schemas that all
 // hold, and is written once.
@@ -140,17 +141,19 @@ func (e expansion) add(s *schema) expansion {
 // expand gives, one after the other, the ways in which a set can hold: the
 // schemas whose own keywords all do.
 func (c *compiler) expand(e expansion, give func([]*schema)) {
-	c.budget.spend(0, 1+len(e.pending))
+	c.budget.spend(0, 1+len(e.pending)+len(e.done))
 	if len(e.pending) == 0 {
 		give(e.found)
 		return
 	}
 	h := e.pending[0]
+	c.budget.spend(0, len(h.from))
 	e.pending = e.pending[1:]
-	if h.v.kind == boolean || slices.Contains(e.done, h.v) && !h.own {
-		if h.v.text != "false" || h.v.kind != boolean {
-			c.expand(e, give)
-		}
+	switch {
+	case h.v.kind == boolean && h.v.text == "false":
+		return // nothing is valid
+	case h.v.kind == boolean, slices.Contains(e.done, h.v) && !h.own:
+		c.expand(e, give)
 		return
 	}
 	s := c.schema(h.v)
@@ -211,9 +214,7 @@ func (c *compiler) exclude(e expansion, s *schema, follow func([]claim, *value) 
 	}
 	for i, a := range s.oneOf {
 		for _, b := range s.oneOf[:i] {
-			if a.kind == boolean && a.text == "true" && b == a {
-				continue
-			}
+			c.budget.spend(0, len(rest))
 			both := follow(follow(rest, b), a)
 			c.checks = append(c.checks, check{c.value(both), s.v.pointer})
 		}

@@ -1,19 +1,16 @@
 package constrain
 
-import "unicode/utf8"
+import (
+	"slices"
+	"unicode/utf8"
+)
 
 // choices are the values of enum and const for which all of some schemas' own
-// keywords hold.
+// keywords hold. One of the schemas has to have them.
 func (c *compiler) choices(may types, held []*schema) []*value {
+	chooses := slices.IndexFunc(held, func(s *schema) bool { return s.choices != nil })
 	var found []*value
-	var first []*value
-	for _, s := range held {
-		if s.choices != nil {
-			first = s.choices[0]
-			break
-		}
-	}
-	for _, v := range first {
+	for _, v := range held[chooses].choices[0].values {
 		ok := typeOf(v)&may != 0
 		for _, s := range held {
 			ok = ok && c.fits(v, s)
@@ -90,8 +87,8 @@ func (c *compiler) fits(v *value, s *schema) bool {
 	if typeOf(v)&s.types == 0 {
 		return false
 	}
-	for _, list := range s.choices {
-		if !contains(list, v) {
+	for _, among := range s.choices {
+		if !among.keys[v.key()] {
 			return false
 		}
 	}
@@ -169,45 +166,4 @@ func order(d decimal, b *bound) int32 {
 		return more
 	}
 	return same
-}
-
-func contains(list []*value, v *value) bool {
-	for _, have := range list {
-		if equal(have, v) {
-			return true
-		}
-	}
-	return false
-}
-
-// equal tells whether two values are one, however they are written.
-func equal(a, b *value) bool {
-	if a.kind != b.kind {
-		return false
-	}
-	switch a.kind {
-	case number:
-		return canonical(a.text) == canonical(b.text)
-	case array:
-		if len(a.list) != len(b.list) {
-			return false
-		}
-		for i := range a.list {
-			if !equal(a.list[i], b.list[i]) {
-				return false
-			}
-		}
-		return true
-	case object:
-		if len(a.keys) != len(b.keys) {
-			return false
-		}
-		for name, sub := range a.fields {
-			if b.fields[name] == nil || !equal(sub, b.fields[name]) {
-				return false
-			}
-		}
-		return true
-	}
-	return a.text == b.text
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -159,6 +160,25 @@ func (v *value) write(out func(string), sign func(byte)) {
 		}
 		out("}")
 	}
+}
+
+// key tells values apart, however they are written.
+func (v *value) key() string {
+	var out strings.Builder
+	switch v.kind {
+	case array:
+		for _, sub := range v.list {
+			out.WriteString("[" + sub.key())
+		}
+		return out.String() + "]"
+	case object:
+		for _, name := range slices.Sorted(slices.Values(v.keys)) {
+			out.WriteString("{" + quote(name) + v.fields[name].key())
+		}
+		return out.String() + "}"
+	}
+	v.write(func(text string) { out.WriteString(text) }, nil)
+	return out.String()
 }
 
 func quote(s string) string {
