@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"payload/mlx/mlxtest"
+	"payload/mlxrunner/server"
 )
 
 const (
@@ -75,7 +76,7 @@ func TestShow(t *testing.T) {
 		t.Errorf("%d, %s, %s", code, out, err)
 	}
 	code, out, _ = mlxrunner("", "show", tiny, "--json")
-	var r showReport
+	var r server.Checkpoint
 	if e := json.Unmarshal([]byte(out), &r); e != nil || code != exitDone || r.Schema != "mlxrunner.show/v1" || !r.Known || r.Parameters != 574336 || len(r.Tensors) != 30 {
 		t.Errorf("%d, %s, %v", code, out, e)
 	}

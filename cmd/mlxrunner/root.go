@@ -72,7 +72,7 @@ func newRootCmd(a *app) *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.AddCommand(newRunCmd(a, runRun), newShowCmd(a, runShow), newCreateCmd(a, runCreate))
+	root.AddCommand(newRunCmd(a, runRun), newServeCmd(a, runServe), newShowCmd(a, runShow), newCreateCmd(a, runCreate))
 	return root
 }
 

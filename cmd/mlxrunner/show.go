@@ -3,15 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"payload/fs/safetensors"
-	"payload/mlxrunner/generate"
 	"payload/mlxrunner/model"
-	"payload/mlxrunner/tokenizer"
+	"payload/mlxrunner/server"
 )
 
 type showOptions struct {
@@ -34,34 +31,11 @@ func newShowCmd(a *app, run func(context.Context, *app, showOptions) error) *cob
 	return cmd
 }
 
-// showReport is mlxrunner.show/v1.
-type showReport struct {
-	Schema       string           `json:"schema"`
-	Architecture string           `json:"architecture"`
-	Known        bool             `json:"known"` // mlxrunner can run it
-	Parameters   int64            `json:"parameters"`
-	Bytes        int64            `json:"bytes"`
-	Context      int              `json:"context"`
-	Vocabulary   int              `json:"vocabulary"`
-	EndIDs       []int            `json:"end_ids"`
-	Quantisation string           `json:"quantisation"` // "" for none
-	Types        map[string]int64 `json:"types"`        // bytes by type
-	Files        []string         `json:"files"`
-	Tensors      []showTensor     `json:"tensors"`
-}
-
-type showTensor struct {
-	Name  string  `json:"name"`
-	Type  string  `json:"type"`
-	Shape []int64 `json:"shape"`
-	Bytes int64   `json:"bytes"`
-}
-
 func runShow(_ context.Context, a *app, o showOptions) error {
 	if isFile(o.dir) {
 		return showGGUF(a, o)
 	}
-	r, err := look(o.dir)
+	r, err := server.Show(o.dir)
 	if err != nil {
 		return err
 	}
@@ -79,63 +53,4 @@ func runShow(_ context.Context, a *app, o showOptions) error {
 	fmt.Fprintf(a.stdout, "architecture  %s%s\nparameters    %d\nbytes         %d in %d tensors, %d files\n", r.Architecture, known, r.Parameters, r.Bytes, len(r.Tensors), len(r.Files))
 	fmt.Fprintf(a.stdout, "quantisation  %s\ncontext       %d\nvocabulary    %d\nend ids       %v\n", quantised, r.Context, r.Vocabulary, r.EndIDs)
 	return nil
-}
-
-// look reads headers and settings of a checkpoint, and no tensor.
-func look(dir string) (showReport, error) {
-	r := showReport{Schema: "mlxrunner.show/v1", Types: map[string]int64{}}
-	config, err := model.ReadConfig(dir)
-	if err != nil {
-		return r, err
-	}
-	r.Architecture, r.Context, r.Vocabulary = config.ModelType, config.Positions, config.Vocab
-	r.Known = slices.Contains(model.Architectures(), config.ModelType)
-	if !config.Quant.None() {
-		r.Quantisation = config.Quant.Default.String()
-	}
-	tok, err := tokenizer.Load(dir)
-	if err != nil {
-		return r, err
-	}
-	if r.EndIDs, err = generate.EndIDs(dir, config, tok); err != nil {
-		return r, err
-	}
-	files, err := safetensors.OpenDir(dir)
-	if err != nil {
-		return r, err
-	}
-	for _, f := range files.Files {
-		r.Files = append(r.Files, f.Path)
-	}
-	for _, name := range files.Names() {
-		t, _, _ := files.Tensor(name)
-		r.Tensors = append(r.Tensors, showTensor{name, string(t.DType), t.Shape, t.Size})
-		r.Types[string(t.DType)] += t.Size
-		r.Bytes += t.Size
-		r.Parameters += weights(files, config, t)
-	}
-	return r, files.Close()
-}
-
-// weights is how many weights of the model a tensor stands for: those that are
-// packed into its words, none for the scales beside them.
-func weights(files *safetensors.Checkpoint, config *model.Config, t safetensors.Tensor) int64 {
-	path, part := t.Name, ""
-	if at := strings.LastIndex(t.Name, "."); at >= 0 {
-		path, part = t.Name[:at], t.Name[at+1:]
-	}
-	_, _, packed := files.Tensor(path + ".scales")
-	if how, ok := config.Quant.For(path); packed && ok {
-		if part == "weight" {
-			return t.Size * 8 / int64(how.Bits)
-		}
-		if part == "scales" || part == "biases" {
-			return 0
-		}
-	}
-	n := int64(1)
-	for _, d := range t.Shape {
-		n *= d
-	}
-	return n
 }

@@ -38,6 +38,7 @@ type Template struct {
 	tok      *tokenizer.Tokenizer
 	path     string
 	parsed   *jinja.Template
+	source   string          // of tools, where there is one, else of parsed
 	tools    *jinja.Template // for conversations with tools, where there is one of its own
 	specials map[string]string
 	bos      int // -1 where the tokenizer begins texts with none
@@ -68,7 +69,9 @@ func Load(dir string, tok *tokenizer.Tokenizer) (*Template, error) {
 	if t.parsed, err = jinja.Parse(source); err != nil {
 		return nil, fmt.Errorf("reading the chat template of %s: %w", t.path, err)
 	}
+	t.source = source
 	if source, ok := named["tool_use"]; ok {
+		t.source = source
 		if t.tools, err = jinja.Parse(source); err != nil {
 			return nil, fmt.Errorf("reading the chat template tool_use of %s: %w", t.path, err)
 		}
@@ -205,3 +208,7 @@ func (t *Template) Prompt(messages []Message, o Options) ([]int, error) {
 	}
 	return t.Encode(rendered)
 }
+
+// Mentions tells whether the template, the one for tools where that has a text
+// of its own, contains a text.
+func (t *Template) Mentions(text string) bool { return strings.Contains(t.source, text) }

@@ -91,6 +91,7 @@ type Request struct {
 	Sampling  sample.Settings
 	Stop      []string // texts that end it, and are not part of it
 	IgnoreEnd bool     // end-of-sequence ids are tokens as any other
+	Specials  bool     // special tokens are part of the text, but for those that end it
 	Lookup    int      // so many tokens a round are guessed from what came before; 0 guesses none
 	Draft     int      // so many tokens a round are guessed by the draft model; 0 guesses none
 	Chunk     int      // tokens of a prompt computed at once; 0 is Chunk
@@ -166,7 +167,7 @@ func (r *Runner) Generate(ctx context.Context, s *mlx.Scope, q Request, hooks Ho
 	g := &generation{Runner: r, Request: q, Hooks: hooks, text: slices.Clone(q.Prompt), start: time.Now()}
 	g.result.Prompt = len(q.Prompt)
 	g.stopper.stops = q.Stop
-	g.stream = r.Tok.Stream(true)
+	g.stream = r.Tok.Stream(!q.Specials)
 	g.limit = q.MaxTokens
 	if room := r.Context - len(q.Prompt); r.Context > 0 && (g.limit == 0 || room < g.limit) {
 		g.limit = room
