@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/json"
 	"net/http"
 	"unicode/utf8"
 
@@ -78,19 +77,16 @@ func asked(logprobs bool, top int) int {
 // prompts takes a text, a list of texts, token ids, or a list of lists of them.
 func (f *fields) prompts(m *Model, n int) (out [][]int) {
 	value := f.raw("prompt")
-	var text string
 	var texts []string
-	var ids []int
-	switch {
-	case value == nil:
+	if value == nil {
 		f.refuse("prompt", "it is missing")
-	case json.Unmarshal(value, &text) == nil:
+	} else if text, ok := as[string](value); ok {
 		texts = []string{text}
-	case json.Unmarshal(value, &texts) == nil:
-	case json.Unmarshal(value, &ids) == nil:
+	} else if list, ok := as[[]string](value); ok {
+		texts = list
+	} else if ids, ok := as[[]int](value); ok {
 		out = [][]int{ids}
-	case json.Unmarshal(value, &out) == nil:
-	default:
+	} else if out, ok = as[[][]int](value); !ok {
 		f.refuse("prompt", "it is %s, want a text, token ids, or a list of either", short(value))
 	}
 	for _, text := range texts {

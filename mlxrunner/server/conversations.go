@@ -131,9 +131,8 @@ func (f *fields) message() message {
 
 // content takes a text, or the texts of a list of parts.
 func (f *fields) content(name string) string {
-	var text string
-	value := f.values[name]
-	if value == nil || json.Unmarshal(value, &text) == nil {
+	text, ok := as[string](f.values[name])
+	if ok || f.values[name] == nil {
 		delete(f.values, name)
 		return text
 	}

@@ -38,12 +38,12 @@ const (
 	serverFault    = "server_error"
 )
 
-// What ends a request other than its own end, as the cause of its context.
+// What ends a request other than its own end.
 var (
 	errStopping = errors.New("the server is shutting down")
 	errSlow     = errors.New("the client does not read what it asked for")
+	errGone     = errors.New("the client left")
 	errPanicked = errors.New("the engine broke")
-	errEnough   = errors.New("the first tool call is complete")
 )
 
 // StatusGone is what the log and metrics say of a request whose client left.
@@ -83,12 +83,12 @@ func explain(ctx context.Context, err error) *apiError {
 	}
 	cause := context.Cause(ctx)
 	switch {
+	case errors.Is(err, errSlow):
+		return &apiError{status: http.StatusRequestTimeout, kind: invalidRequest, message: err.Error()}
 	case errors.Is(cause, errStopping), errors.Is(err, mlxthread.ErrClosed), errors.Is(err, mlxthread.ErrExited):
 		return unavailable(err)
-	case errors.Is(cause, errSlow):
-		return &apiError{status: http.StatusRequestTimeout, kind: invalidRequest, message: errSlow.Error(), cause: err}
-	case cause != nil:
-		return &apiError{status: statusGone, kind: invalidRequest, message: "the client left", cause: err}
+	case cause != nil, errors.Is(err, errGone):
+		return &apiError{status: statusGone, kind: invalidRequest, message: errGone.Error(), cause: err}
 	}
 	return &apiError{status: http.StatusInternalServerError, kind: serverFault, message: "the server failed at this request; its log says why, under the request's id", cause: err}
 }
@@ -97,6 +97,9 @@ func explain(ctx context.Context, err error) *apiError {
 func (e *apiError) write(w http.ResponseWriter) {
 	if e.after > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(max(time.Second, e.after.Round(time.Second))/time.Second)))
+	}
+	if e.status == http.StatusRequestTimeout || e.status == http.StatusRequestEntityTooLarge {
+		w.Header().Set("Connection", "close") // or the server would wait for the rest of the body
 	}
 	writeJSON(w, e.status, e)
 }

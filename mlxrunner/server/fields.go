@@ -82,6 +82,15 @@ func take[T any](f *fields, name, want string, otherwise T) T {
 	return out
 }
 
+// as decodes a value that may be of several types.
+func as[T any](value json.RawMessage) (out T, ok bool) {
+	if err := json.Unmarshal(value, &out); err != nil {
+		var none T // what was decoded until the error is not
+		return none, false
+	}
+	return out, true
+}
+
 // short is a value as an error tells it.
 func short(value json.RawMessage) string {
 	const enough = 60

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -67,11 +66,11 @@ func (f *fields) stop() []string {
 	if value == nil {
 		return nil
 	}
-	var one string
-	var all []string
-	if json.Unmarshal(value, &one) == nil {
-		all = []string{one}
-	} else if err := json.Unmarshal(value, &all); err != nil {
+	all, ok := as[[]string](value)
+	if one, single := as[string](value); single {
+		all, ok = []string{one}, true
+	}
+	if !ok {
 		f.refuse("stop", "it is %s, want a text or a list of texts", short(value))
 		return nil
 	}

@@ -112,8 +112,8 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, a *answer) erro
 		return err
 	}
 	defer leave()
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
 	out := &response{server: s, answer: a, w: w, cancel: cancel, entry: entry, created: time.Now()}
 	for i := range len(a.prompts) * a.n {
 		out.tellers = append(out.tellers, a.teller(i))
@@ -127,7 +127,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, a *answer) erro
 	s.metrics.count(out.usage)
 	entry.usage, entry.finish = out.usage, out.finish
 	if err != nil {
-		return out.fail(ctx, err)
+		return out.fail(r.Context(), err)
 	}
 	return out.close()
 }
@@ -137,7 +137,7 @@ type response struct {
 	*answer
 	server  *Server
 	w       http.ResponseWriter
-	cancel  context.CancelCauseFunc
+	cancel  context.CancelFunc
 	entry   *entry
 	created time.Time
 	tellers []teller
@@ -151,12 +151,12 @@ type response struct {
 // has let go of each of them.
 func (o *response) run(ctx context.Context) error {
 	box := newMailbox()
-	stops := make([]context.CancelCauseFunc, len(o.tellers))
+	stops := make([]context.CancelFunc, len(o.tellers))
 	var group conc.WaitGroup
 	defer group.Wait()
 	for i := range o.tellers {
-		mine, stop := context.WithCancelCause(ctx)
-		defer stop(nil)
+		mine, stop := context.WithCancel(ctx)
+		defer stop()
 		stops[i] = stop
 		group.Go(func() { o.generate(mine, box, i) })
 	}
@@ -168,11 +168,13 @@ func (o *response) run(ctx context.Context) error {
 			}
 			if err := o.tell(e, stops[e.index]); err != nil && first == nil {
 				first = err
-				o.cancel(nil)
+				o.cancel()
 			}
 		}
 		if o.begun && first == nil {
-			first = o.flush()
+			if first = o.flush(); first != nil {
+				o.cancel()
+			}
 		}
 	}
 	return first
@@ -192,7 +194,7 @@ func (o *response) generate(ctx context.Context, box *mailbox, index int) {
 }
 
 // tell takes an event into the answer; streams send it.
-func (o *response) tell(e event, stop context.CancelCauseFunc) error {
+func (o *response) tell(e event, stop context.CancelFunc) error {
 	t := o.tellers[e.index]
 	if !e.ended {
 		if o.usage.Completion == 0 && o.entry.first == 0 {
@@ -204,7 +206,7 @@ func (o *response) tell(e event, stop context.CancelCauseFunc) error {
 		}
 		parts := t.piece(e.piece)
 		if t.enough() {
-			stop(errEnough)
+			stop()
 		}
 		return o.send(parts)
 	}
@@ -301,15 +303,13 @@ func (o *response) write(text string) error {
 func (o *response) flush() error { return o.written(http.NewResponseController(o.w).Flush()) }
 
 func (o *response) written(err error) error {
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("%w: %w", errSlow, err)
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		o.cancel(errSlow)
-	} else {
-		o.cancel(nil)
-	}
-	return fmt.Errorf("writing to the client: %w", err)
+	return fmt.Errorf("%w: %w", errGone, err)
 }
 
 // close ends an answer that came to its end.
@@ -334,7 +334,7 @@ func (o *response) close() error {
 // event, and no [DONE].
 func (o *response) fail(ctx context.Context, err error) error {
 	api := explain(ctx, err)
-	if !o.begun || api.status == statusGone {
+	if !o.begun || errors.Is(err, errSlow) || errors.Is(err, errGone) {
 		return api
 	}
 	_ = o.event(api)
@@ -343,7 +343,10 @@ func (o *response) fail(ctx context.Context, err error) error {
 }
 
 // A sentError is one that the client knows of already.
-type sentError struct{ *apiError }
+type sentError struct{ api *apiError }
+
+func (e *sentError) Error() string { return e.api.Error() }
+func (e *sentError) Unwrap() error { return e.api }
 
 // cachedTokens is how many tokens of the prompt were there from a request
 // before.

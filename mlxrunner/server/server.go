@@ -15,10 +15,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
@@ -288,10 +290,7 @@ func isLoopback(host string) bool {
 // A timedBody has to arrive in time. The deadline goes with the end of the
 // body: it would stop the server from seeing that the client left.
 type timedBody struct {
-	inner interface {
-		Read(b []byte) (int, error)
-		Close() error
-	}
+	inner   io.ReadCloser
 	control *http.ResponseController
 }
 
@@ -300,19 +299,16 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
-	_ = b.control.SetReadDeadline(time.Time{})
-	if isTimeout(err) {
+	if errors.Is(err, io.EOF) {
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = &apiError{status: http.StatusRequestTimeout, kind: invalidRequest, message: "the body did not arrive in time", cause: err}
 	}
 	return n, err
 }
 
 func (b *timedBody) Close() error { return b.inner.Close() }
-
-func isTimeout(err error) bool {
-	timeout, ok := errors.AsType[net.Error](err)
-	return ok && timeout.Timeout()
-}
 
 var goodID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 
