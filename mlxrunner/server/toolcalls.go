@@ -77,6 +77,7 @@ type callParser struct {
 	calls int    // that were begun
 	args  string // of the call that is open: what was told of them
 	open  bool   // a call was begun and not ended
+	ended bool   // one ended, and no text came since
 	mark  string // what led here, should it be text after all
 }
 
@@ -155,6 +156,11 @@ func (p *callParser) text() (out string) {
 		out, p.held = p.held, ""
 		return out
 	}
+	if p.ended {
+		// Line ends after a call are not part of the text, as below those before.
+		p.held = strings.TrimLeft(p.held, "\n")
+		p.ended = p.held == ""
+	}
 	if at := strings.Index(p.held, p.form.open); at >= 0 {
 		out, p.held = p.held[:at], p.held[at+len(p.form.open):]
 		p.mode, p.mark = inCall, p.form.open
@@ -214,7 +220,7 @@ func (p *callParser) after() (out string) {
 	rest := strings.TrimLeft(p.held, " \n")
 	switch {
 	case p.form.close != "" && strings.HasPrefix(rest, p.form.close):
-		p.held, p.mode = strings.TrimLeft(rest[len(p.form.close):], "\n"), inText
+		p.held, p.mode, p.ended = rest[len(p.form.close):], inText, true
 	case p.form.close != "" && strings.HasPrefix(p.form.close, rest):
 		return "" // not all of it is there
 	case p.form.list && strings.HasPrefix(rest, ","):
