@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"payload/mlx"
+	"payload/mlx/mlxtest"
 	"payload/mlx/mlxthread"
 	"payload/mlx/mlxthread/mlxthreadtest"
 	"payload/mlxrunner/generate"
@@ -30,10 +32,26 @@ func (s *site) client(options ...option.RequestOption) openai.Client {
 	}, options...)...)
 }
 
-// real is the tiny model in memory, and the engine that runs it.
-func real(t *testing.T, dir string) (*Solo, *Model) {
+// start gives a thread without the record of where each array was made, which
+// would take most of the time; TestNothingLeaks has it.
+func start(t *testing.T) *mlxthread.Thread {
 	t.Helper()
-	thread := mlxthreadtest.Start(t)
+	mlxtest.Library(t)
+	thread, err := mlxthread.Start(mlx.CPU)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := thread.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return thread
+}
+
+// real is the tiny model in memory, and the engine that runs it.
+func real(t *testing.T, thread *mlxthread.Thread, dir string) (*Solo, *Model) {
+	t.Helper()
 	loaded, err := mlxthread.Call(t.Context(), thread, func(ctx context.Context, s *mlx.Scope) (*model.Loaded, error) {
 		return model.Load(ctx, s, dir, model.Options{})
 	})
@@ -55,7 +73,12 @@ func real(t *testing.T, dir string) (*Solo, *Model) {
 // openReal serves the tiny model.
 func openReal(t *testing.T, dir string, change func(*Options)) *site {
 	t.Helper()
-	engine, m := real(t, dir)
+	return openOn(t, start(t), dir, change)
+}
+
+func openOn(t *testing.T, thread *mlxthread.Thread, dir string, change func(*Options)) *site {
+	t.Helper()
+	engine, m := real(t, thread, dir)
 	return open(t, engine, func(o *Options) {
 		o.Model, o.Memory = m, mlx.MemoryInUse
 		if change != nil {
@@ -130,6 +153,24 @@ func TestCompletions(t *testing.T) {
 			t.Errorf("%s, streamed: %q (%s), %d tokens, %v", c.Name, text, last, usage.CompletionTokens, stream.Err())
 		}
 	}
+}
+
+// Every array of a request is freed, however the request ends.
+func TestNothingLeaks(t *testing.T) {
+	s := openOn(t, mlxthreadtest.Start(t), tiny, nil)
+	post(t, s.url+"/v1/completions", `{"prompt":"In the","max_tokens":8,"n":2,"logprobs":2,"seed":1,"repetition_penalty":1.1,"logit_bias":{"7":1}}`)
+	ctx, leave := context.WithCancel(t.Context())
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/v1/completions", strings.NewReader(`{"prompt":"In the","max_tokens":900,"ignore_eos":true,"stream":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	_ = r.Body.Close()
+	until(t, "the client's leave is seen", func() bool { return strings.Contains(s.log.String(), `"status":499`) })
 }
 
 func TestManyPrompts(t *testing.T) {
