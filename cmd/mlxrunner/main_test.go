@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -129,6 +131,9 @@ func TestFailures(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(adapter, "adapter_config.json"), []byte("{}"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(odd, "key"), []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args    []string
 		code    int
@@ -154,6 +159,14 @@ func TestFailures(t *testing.T) {
 		{[]string{"create", odd, filepath.Join(empty, "x"), "--json"}, exitFailed, false, []string{`"parrot" is not known`}},
 		{[]string{"create", adapter, filepath.Join(empty, "x")}, exitFailed, false, []string{"it holds an adapter (LoRA)", "hint: merge it into the model"}},
 		{[]string{"create", filepath.Join(empty, "none.gguf"), filepath.Join(empty, "x")}, exitFailed, false, []string{"none.gguf"}},
+		{[]string{"serve"}, exitUsage, false, []string{"needs --model DIR"}},
+		{[]string{"serve", "--model", tiny, "--host", "0.0.0.0"}, exitUsage, false, []string{"everybody who reaches this machine", "--api-key-file"}},
+		{[]string{"serve", "--model", tiny, "--port", "99999"}, exitUsage, false, []string{"--port is 99999"}},
+		{[]string{"serve", "--model", tiny, "--queue", "-1"}, exitUsage, false, []string{"can't be negative"}},
+		{[]string{"serve", "--model", tiny, "--api-key-file", filepath.Join(odd, "key")}, exitUsage, false, []string{"key holds no single line"}},
+		{[]string{"serve", "--model", tiny, "--api-key-file", filepath.Join(empty, "key")}, exitFailed, false, []string{"reading the API key", "no such file"}},
+		{[]string{"serve", "--model", tiny, "--port", taken(t)}, exitFailed, false, []string{"listening at 127.0.0.1, port", "in use"}},
+		{[]string{"serve", "--model", empty, "--port", "0"}, exitFailed, true, []string{"config.json", "hint: name a folder"}},
 		{[]string{"show", empty}, exitFailed, false, []string{"config.json", "hint: name a folder"}},
 		{[]string{"run", "--model", empty, "--prompt", "x"}, exitFailed, true, []string{"config.json", "hint: name a folder"}},
 		{[]string{"run", "--model", odd, "--prompt", "x"}, exitFailed, true, []string{`"parrot" is not known; known are gemma2`}},
@@ -182,4 +195,15 @@ func wantIn(t *testing.T, text string, parts []string) {
 			t.Errorf("%q is not in %s", part, text)
 		}
 	}
+}
+
+// taken is a port that something listens at.
+func taken(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }

@@ -121,18 +121,11 @@ func serve(ctx context.Context, a *app, o serveOptions, s *session, l net.Listen
 	return h.Serve(ctx, l, again(ctx))
 }
 
-// again gives a channel that is closed by the second signal: the first one
-// ended ctx.
-func again(ctx context.Context) <-chan struct{} {
-	signals, hurry := make(chan os.Signal, 2), make(chan struct{})
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-ctx.Done()
-		<-signals // the first, which ended ctx
-		<-signals
-		close(hurry)
-	}()
-	return hurry
+// again gives a channel for the second signal: the first one ends ctx.
+func again(ctx context.Context) <-chan os.Signal {
+	signals := make(chan os.Signal, 1)
+	context.AfterFunc(ctx, func() { signal.Notify(signals, os.Interrupt, syscall.SIGTERM) })
+	return signals
 }
 
 // readKey gives what a file holds but for white space around it.

@@ -76,7 +76,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 	}
 	tokens := make([]string, 0, len(ids))
 	for _, id := range ids {
-		tokens = append(tokens, tokenizer.Valid(s.Model.Tok.Bytes(id)))
+		tokens = append(tokens, tokenizer.Valid(s.Model.Tok.Adds(id)))
 	}
 	if ids == nil {
 		ids = []int{}

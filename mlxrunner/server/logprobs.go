@@ -15,7 +15,7 @@ type tokenLog struct {
 }
 
 func (m *Model) logOf(l sample.Logprob) tokenLog {
-	text := m.Tok.Bytes(l.Token)
+	text := m.Tok.Adds(l.Token)
 	out := tokenLog{Token: tokenizer.Valid(text), Logprob: finite(l.Logprob), Bytes: []int{}}
 	for _, b := range []byte(text) {
 		out.Bytes = append(out.Bytes, int(b))
@@ -61,10 +61,10 @@ func (m *Model) textLogOf(tokens []generate.Token, at int) (textLog, int) {
 		if m.ends(t.ID) {
 			continue
 		}
-		text := m.Tok.Bytes(t.ID)
+		text := m.Tok.Adds(t.ID)
 		top := map[string]float64{}
 		for _, l := range t.Top {
-			top[tokenizer.Valid(m.Tok.Bytes(l.Token))] = finite(l.Logprob)
+			top[tokenizer.Valid(m.Tok.Adds(l.Token))] = finite(l.Logprob)
 		}
 		log.add(textLog{[]string{tokenizer.Valid(text)}, []float64{finite(t.Logprob)}, []map[string]float64{top}, []int{at}})
 		at += characters(text)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"time"
 )
 
@@ -15,8 +16,8 @@ const lastWait = 5 * time.Second
 
 // Serve answers requests that come to l until ctx ends. Then it takes no new
 // ones, lets those that run or wait come to their end within StopTimeout, and
-// cancels the rest. hurry, where it is not nil, cancels them at once.
-func (s *Server) Serve(ctx context.Context, l net.Listener, hurry <-chan struct{}) error {
+// cancels the rest. A signal on hurry, which may be nil, cancels them at once.
+func (s *Server) Serve(ctx context.Context, l net.Listener, hurry <-chan os.Signal) error {
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	h := &http.Server{
@@ -45,7 +46,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, hurry <-chan struct{
 }
 
 // drain waits for requests, and then no longer.
-func (s *Server) drain(h *http.Server, cancel context.CancelCauseFunc, hurry <-chan struct{}) error {
+func (s *Server) drain(h *http.Server, cancel context.CancelCauseFunc, hurry <-chan os.Signal) error {
 	patient, stop := context.WithTimeout(context.Background(), s.StopTimeout)
 	defer stop()
 	go func() {

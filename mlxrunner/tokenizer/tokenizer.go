@@ -170,9 +170,9 @@ func (t *Tokenizer) Token(id int) (string, bool) {
 	return t.model.token(id)
 }
 
-// Bytes is what an id adds to a text that has begun: the space before a word
+// Adds is what an id adds to a text that has begun: the space before a word
 // too, and not always whole characters. A special token's is its spelling.
-func (t *Tokenizer) Bytes(id int) string {
+func (t *Tokenizer) Adds(id int) string {
 	// A decoder may treat the first token of a text as no other.
 	once := strings.Join(t.decode(t.tokens([]int{id}, false), true), "")
 	twice := strings.Join(t.decode(t.tokens([]int{id, id}, false), true), "")
