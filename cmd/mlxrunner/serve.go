@@ -20,12 +20,14 @@ import (
 )
 
 type serveOptions struct {
-	model   string
-	name    string
-	host    string
-	port    int
-	keyFile string
-	context int
+	engine   engineOptions
+	name     string
+	host     string
+	port     int
+	keyFile  string
+	context  int
+	prefixes int
+	guesses  int // tokens a round that the draft guesses
 	server.Limits
 }
 
@@ -41,14 +43,17 @@ and /metrics. The address is told on stderr, and each request as a line of JSON.
 SIGTERM and Ctrl-C let running requests come to their end; a second one does not.`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.engine.check("serve"); err != nil {
+				return err
+			}
 			if err := o.check(); err != nil {
 				return &usageError{err}
 			}
 			return run(cmd.Context(), a, o)
 		},
 	}
+	o.engine.flags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.model, "model", "", "the checkpoint: a `DIR` with config.json, tokenizer.json and safetensors")
 	f.StringVar(&o.name, "name", "", "the `NAME` by which requests ask for the model; that of its folder if not given")
 	f.StringVar(&o.host, "host", "127.0.0.1", "the `ADDRESS` to listen at; one that others can reach needs --api-key-file")
 	f.IntVar(&o.port, "port", 8080, "the port to listen at; 0 takes a free one")
@@ -58,20 +63,22 @@ SIGTERM and Ctrl-C let running requests come to their end; a second one does not
 	f.IntVar(&o.context, "context", 0, "let prompt and text have at most `N` tokens together; 0 is what the model can")
 	f.IntVar(&o.MaxTokens, "max-tokens", 0, "generate at most `N` tokens for a choice; 0 is as many as the context allows")
 	f.Int64Var(&o.BodyLimit, "body-limit", o.BodyLimit, "read at most `BYTES` of a request")
+	f.IntVar(&o.prefixes, "prefixes", 8, "remember `N` requests, so that those that begin alike compute only what is new; 0 is none")
+	f.IntVar(&o.guesses, "draft-tokens", 4, "guess `N` tokens a round by the draft model")
 	f.DurationVar(&o.StopTimeout, "stop-timeout", o.StopTimeout, "when stopping, let requests run on for at most so long")
 	return cmd
 }
 
 func (o serveOptions) check() error {
 	switch {
-	case o.model == "":
-		return errors.New("mlxrunner serve needs --model DIR")
 	case o.port < 0 || o.port > 65535:
 		return fmt.Errorf("--port is %d, want 0 to 65535", o.port)
 	case o.Concurrent < 1 || o.BodyLimit < 1:
 		return errors.New("--concurrent and --body-limit have to be at least 1")
-	case o.Queue < 0 || o.context < 0 || o.MaxTokens < 0 || o.StopTimeout < 0:
-		return errors.New("--queue, --context, --max-tokens and --stop-timeout can't be negative")
+	case o.Queue < 0 || o.context < 0 || o.MaxTokens < 0 || o.prefixes < 0 || o.StopTimeout < 0:
+		return errors.New("--queue, --context, --max-tokens, --prefixes and --stop-timeout can't be negative")
+	case o.guesses < 1:
+		return errors.New("--draft-tokens has to be at least 1")
 	case o.keyFile == "" && !onlyHere(o.host):
 		return fmt.Errorf("at --host %q everybody who reaches this machine could ask: give --api-key-file FILE too", o.host)
 	}
@@ -94,7 +101,7 @@ func runServe(ctx context.Context, a *app, o serveOptions) error {
 	if err != nil {
 		return fmt.Errorf("listening at %s, port %d: %w", o.host, o.port, err)
 	}
-	s, err := openSession(ctx, a, o.model)
+	s, err := openSession(ctx, a, o.engine)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -105,14 +112,19 @@ func serve(ctx context.Context, a *app, o serveOptions, s *session, l net.Listen
 	if o.context > 0 && (s.runner.Context == 0 || o.context < s.runner.Context) {
 		s.runner.Context = o.context
 	}
-	m, err := server.Describe(s.runner, o.model, o.name)
+	s.runner.Prefixes = o.prefixes
+	guesses := o.guesses
+	if o.engine.draft == "" {
+		guesses = 0
+	}
+	m, err := server.Describe(s.runner, o.engine.model, o.name)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
 	log := slog.New(slog.NewJSONHandler(a.voice.w, nil))
 	h := server.New(server.Options{
 		Limits: o.Limits, Model: m, Key: key, Log: log, Memory: mlx.MemoryInUse,
-		Engine: &server.Solo{Thread: s.thread, Runner: s.runner},
+		Engine: &server.Solo{Thread: s.thread, Runner: s.runner, Draft: guesses},
 	})
 	if m.Template == nil {
 		a.voice.say("the checkpoint has no chat template: /v1/chat/completions will refuse requests")

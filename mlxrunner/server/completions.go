@@ -44,7 +44,9 @@ func (s *Server) readCompletion(f *fields) (*answer, error) {
 	if best := f.integer("best_of", 1, maxChoices, a.n); best != a.n {
 		f.refuse("best_of", "another number than n is not supported")
 	}
-	f.only("suffix", `""`)
+	if f.text("suffix") != "" {
+		f.refuse("suffix", "it is not supported")
+	}
 	f.structure(a)
 	prompts := f.prompts(m, a.n)
 	if err := f.done(); err != nil {
@@ -87,7 +89,7 @@ func (f *fields) prompts(m *Model, n int) (out [][]int) {
 	} else if ids, ok := as[[]int](value); ok {
 		out = [][]int{ids}
 	} else if out, ok = as[[][]int](value); !ok {
-		f.refuse("prompt", "it is %s, want a text, token ids, or a list of either", short(value))
+		f.refuse("prompt", "it is %s, want a text, token ids, or a list of either", kindOf(value))
 	}
 	for _, text := range texts {
 		ids, err := m.Tok.Encode(text, true)

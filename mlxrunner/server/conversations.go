@@ -124,7 +124,7 @@ func (f *fields) message() message {
 	case "tool":
 		m.CallID = f.text("tool_call_id")
 	default:
-		f.refuse("role", "it is %q, want system, developer, user, assistant or tool", m.Role)
+		f.refuse("role", "it is %.40q, want system, developer, user, assistant or tool", m.Role)
 	}
 	return m
 }

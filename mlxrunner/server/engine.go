@@ -20,10 +20,12 @@ type Engine interface {
 type Solo struct {
 	Thread *mlxthread.Thread // on which the model was loaded
 	Runner *generate.Runner
+	Draft  int // tokens a round that the runner's draft guesses; 0 is none
 }
 
 // Submit runs a request in its turn.
 func (e *Solo) Submit(ctx context.Context, q generate.Request, hooks generate.Hooks) (generate.Result, error) {
+	q.Draft = e.Draft
 	return mlxthread.Call(ctx, e.Thread, func(ctx context.Context, s *mlx.Scope) (generate.Result, error) {
 		return e.Runner.Generate(ctx, s, q, hooks)
 	})

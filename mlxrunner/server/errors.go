@@ -81,6 +81,11 @@ func explain(ctx context.Context, err error) *apiError {
 		e.code = "context_length_exceeded"
 		return e
 	}
+	if memory, ok := errors.AsType[*generate.MemoryError](err); ok {
+		e := badRequest("", "%v", memory)
+		e.code = "memory_budget_exceeded"
+		return e
+	}
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(err, errSlow):

@@ -76,7 +76,7 @@ func take[T any](f *fields, name, want string, otherwise T) T {
 	}
 	var out T
 	if err := json.Unmarshal(value, &out); err != nil {
-		f.refuse(name, "it is %s, want %s", short(value), want)
+		f.refuse(name, "it is %s, want %s", kindOf(value), want)
 		return otherwise
 	}
 	return out
@@ -91,13 +91,27 @@ func as[T any](value json.RawMessage) (out T, ok bool) {
 	return out, true
 }
 
-// short is a value as an error tells it.
-func short(value json.RawMessage) string {
-	const enough = 60
-	if len(value) > enough {
-		return strings.ToValidUTF8(string(value[:enough]), "") + "…"
+// kindOf says what a value is, without telling it: what people say is not for
+// the log.
+func kindOf(value json.RawMessage) string {
+	switch value[0] {
+	case '"':
+		return "a text"
+	case '[':
+		return "a list"
+	case '{':
+		return "an object"
 	}
-	return string(value)
+	return brief(string(value)) // a number, true or false
+}
+
+// brief is as much of a text as an error tells.
+func brief(text string) string {
+	const enough = 40
+	if len(text) > enough {
+		return strings.ToValidUTF8(text[:enough], "") + "…"
+	}
+	return text
 }
 
 func (f *fields) number(name string, low, high, otherwise float64) float64 {
@@ -156,7 +170,7 @@ func (f *fields) only(name string, can ...string) {
 	if json.Compact(&plain, value) == nil && slices.Contains(can, plain.String()) {
 		return
 	}
-	f.fail(unsupported(f.prefix+name, "%s: %s is not supported, only %s", f.prefix+name, short(value), strings.Join(can, " or ")))
+	f.fail(unsupported(f.prefix+name, "%s: %s is not supported, only %s", f.prefix+name, brief(string(value)), strings.Join(can, " or ")))
 }
 
 // done gives the first error; a parameter that nobody took is one.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"os"
@@ -63,6 +64,7 @@ func real(t *testing.T, thread *mlxthread.Thread, dir string) (*Solo, *Model) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(runner.Forget)
 	m, err := Describe(runner, dir, "tiny")
 	if err != nil {
 		t.Fatal(err)
@@ -171,6 +173,36 @@ func TestNothingLeaks(t *testing.T) {
 	leave()
 	_ = r.Body.Close()
 	until(t, "the client's leave is seen", func() bool { return strings.Contains(s.log.String(), `"status":499`) })
+}
+
+// An error or a panic on MLX's thread ends one request, not the server.
+func TestMLXBreaks(t *testing.T) {
+	engine, m := real(t, start(t), tiny)
+	var breaks func(s *mlx.Scope)
+	s := open(t, fake(func(ctx context.Context, q generate.Request, hooks generate.Hooks) (generate.Result, error) {
+		if breaks == nil {
+			return engine.Submit(ctx, q, hooks)
+		}
+		return generate.Result{}, engine.Thread.Do(ctx, func(_ context.Context, s *mlx.Scope) error {
+			breaks(s)
+			return nil
+		})
+	}), func(o *Options) { o.Model = m })
+	for says, f := range map[string]func(s *mlx.Scope){
+		"mlx Matmul of float32[2 3], float32[2 3]": func(s *mlx.Scope) { s.Matmul(s.Ones(mlx.Float32, 2, 3), s.Ones(mlx.Float32, 2, 3)) },
+		"panicked: oh no":                          func(*mlx.Scope) { panic("oh no") },
+	} {
+		breaks = f
+		if r := post(t, s.url+"/v1/completions", `{"prompt":"a"}`); r.StatusCode != http.StatusInternalServerError {
+			t.Errorf("status %d", r.StatusCode)
+		}
+		until(t, "the log says why", func() bool { return strings.Contains(s.log.String(), says) })
+		breaks = nil
+		text, _ := io.ReadAll(post(t, s.url+"/v1/completions", `{"prompt":"The harbour of Senn wakes","max_tokens":12,"temperature":0}`).Body)
+		if !strings.Contains(string(text), `"text":" before the sun. Fir"`) {
+			t.Errorf("the next answer: %s", text)
+		}
+	}
 }
 
 func TestManyPrompts(t *testing.T) {
@@ -385,6 +417,44 @@ func TestClientErrors(t *testing.T) {
 		if !errors.As(err, &api) || api.StatusCode != c.status || api.Code != c.code || api.Param != c.param || api.Message == "" {
 			t.Errorf("%+v: %v", c, err)
 		}
+	}
+}
+
+// A conversation's next turn computes what is new, says how much it did not,
+// and gets the answer that it gets without.
+func TestPrefixes(t *testing.T) {
+	s := openReal(t, tiny, func(o *Options) { o.Engine.(*Solo).Runner.Prefixes = 4 })
+	client := s.client()
+	for _, c := range expected(t).Chats {
+		if c.Name != "note" && c.Name != "note late" && c.Name != "west" {
+			continue
+		}
+		p := openai.ChatCompletionNewParams{Model: "tiny", Temperature: openai.Float(0), MaxTokens: openai.Int(c.MaxTokens)}
+		for _, m := range c.Messages {
+			if m.Role == "user" {
+				p.Messages = append(p.Messages, openai.UserMessage(m.Content))
+			} else {
+				p.Messages = append(p.Messages, openai.AssistantMessage(m.Content))
+			}
+		}
+		var cached []int64
+		for range 2 {
+			got, err := client.Chat.Completions.New(t.Context(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Choices[0].Message.Content != c.Content || got.Usage.PromptTokens != c.PromptTokens {
+				t.Errorf("%s: %s", c.Name, got.RawJSON())
+			}
+			cached = append(cached, got.Usage.PromptTokensDetails.CachedTokens)
+		}
+		if again := c.PromptTokens - 1; cached[1] != again || cached[0] >= again {
+			t.Errorf("%s: cached %v of %d tokens", c.Name, cached, c.PromptTokens)
+		}
+	}
+	text, _ := io.ReadAll(get(t, s.url+"/metrics").Body)
+	if strings.Contains(string(text), "mlxrunner_cached_prompt_tokens_total 0\n") {
+		t.Error("the metrics tell of no cached tokens")
 	}
 }
 

@@ -48,7 +48,7 @@ func (f *fields) bias(vocabulary int) map[int]float64 {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		id, err := strconv.Atoi(key)
 		if err != nil || id < 0 || id >= vocabulary {
-			f.refuse("logit_bias", "%q is no token id: the model has tokens 0 to %d", key, vocabulary-1)
+			f.refuse("logit_bias", "%.20q is no token id: the model has tokens 0 to %d", key, vocabulary-1)
 			return nil
 		}
 		if b := given[key]; b < -100 || b > 100 {
@@ -71,7 +71,7 @@ func (f *fields) stop() []string {
 		all, ok = []string{one}, true
 	}
 	if !ok {
-		f.refuse("stop", "it is %s, want a text or a list of texts", short(value))
+		f.refuse("stop", "it is %s, want a text or a list of texts", kindOf(value))
 		return nil
 	}
 	if len(all) > maxStops || slices.Contains(all, "") {
@@ -130,5 +130,5 @@ func (f *fields) model(m *Model) {
 }
 
 func noModel(name string) *apiError {
-	return &apiError{status: 404, kind: invalidRequest, code: "model_not_found", param: "model", message: fmt.Sprintf("the model %q is not served here; GET /v1/models tells which is", name)}
+	return &apiError{status: 404, kind: invalidRequest, code: "model_not_found", param: "model", message: fmt.Sprintf("the model %.100q is not served here; GET /v1/models tells which is", name)}
 }

@@ -197,7 +197,7 @@ func (o *response) generate(ctx context.Context, box *mailbox, index int) {
 func (o *response) tell(e event, stop context.CancelFunc) error {
 	t := o.tellers[e.index]
 	if !e.ended {
-		if o.usage.Completion == 0 && o.entry.first == 0 {
+		if o.entry.first == 0 {
 			o.entry.first = time.Since(o.entry.start)
 			o.server.metrics.first.Update(o.entry.first.Seconds())
 		}
@@ -223,7 +223,7 @@ func (o *response) tell(e event, stop context.CancelFunc) error {
 func (o *response) add(e event) {
 	if e.index%o.n == 0 {
 		o.usage.Prompt += len(o.prompts[e.index/o.n])
-		o.usage.Details.Cached += cachedTokens(e.result)
+		o.usage.Details.Cached += e.result.Cached
 	}
 	o.usage.Completion += len(e.result.Tokens)
 	o.usage.Total = o.usage.Prompt + o.usage.Completion
@@ -347,7 +347,3 @@ type sentError struct{ api *apiError }
 
 func (e *sentError) Error() string { return e.api.Error() }
 func (e *sentError) Unwrap() error { return e.api }
-
-// cachedTokens is how many tokens of the prompt were there from a request
-// before.
-func cachedTokens(generate.Result) int { return 0 }

@@ -215,7 +215,7 @@ func TestRefusals(t *testing.T) {
 		{"completions", `{"prompt":"a","suffix":"b"}`, 400, "suffix", "not supported"},
 		{"completions", `{"prompt":"a","best_of":3}`, 400, "best_of", "not supported"},
 		{"completions", `{"prompt":"a","logprobs":99}`, 400, "logprobs", "want 0 to 20"},
-		{"completions", `{"prompt":"a","temperature":"hot"}`, 400, "temperature", `it is "hot", want a number`},
+		{"completions", `{"prompt":"a","temperature":"hot"}`, 400, "temperature", "it is a text, want a number"},
 		{"completions", `{"prompt":"a","temperature":-1}`, 400, "temperature", "want 0 to 2"},
 		{"completions", `{"prompt":"a","repetition_penalty":0}`, 400, "repetition_penalty", "it is 0"},
 		{"completions", `{"prompt":"a","logit_bias":{"x":1}}`, 400, "logit_bias", `"x" is no token id`},
@@ -350,6 +350,25 @@ func TestDisconnect(t *testing.T) {
 		if len(began) > 0 {
 			t.Error("the engine was given the request that left while it waited")
 		}
+	}
+}
+
+// The log says what happened to whom, and nothing of what was said.
+func TestNothingSaidIsLogged(t *testing.T) {
+	s := open(t, say("a SECRET answer"), nil)
+	for _, body := range []string{
+		`{"prompt":"SECRET"}`, `{"prompt":{"SECRET":1}}`, `{"prompt":["SECRET",1]}`, `{"prompt":"a","stop":{"a":"SECRET"}}`, `{"prompt":"a","suffix":"SECRET"}`, `{"prompt":"SECRET`,
+	} {
+		post(t, s.url+"/v1/completions", body)
+	}
+	for _, body := range []string{
+		`{"messages":"SECRET"}`, `{"messages":["SECRET"]}`, `{"messages":[{"role":"user","content":["SECRET"]}]}`, `{"messages":[{"role":"user","content":"SECRET"}],"stream":true}`,
+	} {
+		post(t, s.url+"/v1/chat/completions", body)
+	}
+	until(t, "all are logged", func() bool { return strings.Count(s.log.String(), `"msg":"request"`) == 10 })
+	if strings.Contains(s.log.String(), "SECRET") {
+		t.Errorf("%s", s.log)
 	}
 }
 
@@ -500,6 +519,17 @@ func TestBrokenEngine(t *testing.T) {
 		if r := post(t, s.url+"/v1/completions", `{"prompt":"a"}`); r.StatusCode != 200 {
 			t.Errorf("%s: the next request: status %d", name, r.StatusCode)
 		}
+	}
+}
+
+// What memory has no room for is the request's fault.
+func TestMemoryBudget(t *testing.T) {
+	s := open(t, fake(func(context.Context, generate.Request, generate.Hooks) (generate.Result, error) {
+		return generate.Result{}, &generate.MemoryError{Tokens: 900, Need: 1 << 30, Free: 1 << 20, Limit: 1 << 29}
+	}), nil)
+	r := post(t, s.url+"/v1/completions", `{"prompt":"a"}`)
+	if message, _, _, code := failure(t, r); r.StatusCode != 400 || code != "memory_budget_exceeded" || !strings.Contains(message, "900 tokens") {
+		t.Errorf("status %d, %s: %s", r.StatusCode, code, message)
 	}
 }
 

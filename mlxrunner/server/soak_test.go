@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"payload/mlx"
+	"payload/mlx/mlxthread/mlxthreadtest"
 )
 
 // A few mixed requests at once; with PAYLOAD_TEST_ALL=1 many.
@@ -25,13 +26,17 @@ func TestSoak(t *testing.T) {
 		requests = 500
 	}
 	const concurrency, rounds = 8, 5
-	s := openReal(t, tiny, nil)
+	var engine *Solo
+	s := openReal(t, tiny, func(o *Options) {
+		engine = o.Engine.(*Solo)
+		engine.Runner.Prefixes = 4
+	})
 	old, err := mlx.SetCacheLimit(4 << 30) // or a leak would stay within the pool's limit
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = mlx.SetCacheLimit(old) })
-	k := &soak{site: s, expected: expected(t)}
+	k := &soak{site: s, engine: engine, expected: expected(t)}
 	// Alone, so that the answers at the same time have something to equal; and
 	// everything that is made once is there.
 	for i := range len(kinds) {
@@ -56,7 +61,7 @@ func TestSoak(t *testing.T) {
 		group.Wait()
 		now := k.idle(t)
 		t.Logf("after %d requests: %v; %v", (round+1)*requests/rounds, now, time.Since(start).Round(time.Millisecond))
-		if now.Active != first.Active || now.Cache > 1<<20 || now.goroutines > first.goroutines {
+		if now.Active != first.Active || now.Cache > 1<<20 || now.kept > 8<<20 || now.goroutines > first.goroutines {
 			t.Errorf("after %d requests %v, at first %v", (round+1)*requests/rounds, now, first)
 		}
 	}
@@ -78,6 +83,7 @@ func TestSoak(t *testing.T) {
 // A soak is a server under load.
 type soak struct {
 	*site
+	engine   *Solo
 	expected answers
 	drawn    sync.Map // the first answer to each request that draws
 	right    atomic.Int64
@@ -88,17 +94,27 @@ type soak struct {
 // A state is what has to be flat.
 type state struct {
 	mlx.Memory
+	kept       int64 // bytes remembered of requests
 	goroutines int
 }
 
 func (s state) String() string {
-	return fmt.Sprintf("active %d, pool %d, peak %d bytes, %d goroutines", s.Active, s.Cache, s.Peak, s.goroutines)
+	return fmt.Sprintf("active %d and %d kept, pool %d, peak %d bytes, %d goroutines", s.Active, s.kept, s.Cache, s.Peak, s.goroutines)
 }
 
-// idle waits until nothing runs and tells what is left.
+// idle waits until nothing runs, and tells what is left beside what is kept on
+// purpose.
 func (k *soak) idle(t *testing.T) (now state) {
 	t.Helper()
 	until(t, "the server is idle", func() bool { running, waiting := k.gate.counts(); return running+waiting == 0 })
+	before, err := mlx.MemoryInUse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mlxthreadtest.Do(t, k.engine.Thread, func(*mlx.Scope) error {
+		k.engine.Runner.Forget()
+		return mlx.ClearCache()
+	})
 	http.DefaultClient.CloseIdleConnections()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		n := runtime.NumGoroutine()
@@ -107,10 +123,10 @@ func (k *soak) idle(t *testing.T) (now state) {
 		}
 		now.goroutines = n
 	}
-	var err error
 	if now.Memory, err = mlx.MemoryInUse(); err != nil {
 		t.Fatal(err)
 	}
+	now.Cache, now.kept = before.Cache, before.Active-now.Active
 	return now
 }
 

@@ -29,7 +29,7 @@ func (f *fields) structure(a *answer) bool {
 		format.text("regex")
 		f.fail(a.follow("response_format", nil))
 	default:
-		format.refuse("type", "it is %q, want text, json_schema, json_object or regex", kind)
+		format.refuse("type", "it is %.40q, want text, json_schema, json_object or regex", kind)
 	}
 	f.fail(format.done())
 	return kind != "text"

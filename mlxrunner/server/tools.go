@@ -40,7 +40,7 @@ func (f *fields) tools(m *Model) *toolbox {
 	f.toolChoice(t)
 	t.single = !f.flag("parallel_tool_calls", true)
 	if t.named && t.find(t.choice) == nil {
-		f.refuse("tool_choice", "there is no tool %q", t.choice)
+		f.refuse("tool_choice", "there is no tool %.80q", t.choice)
 	}
 	if len(t.all) == 0 && t.choice == "required" {
 		f.refuse("tool_choice", "no tools are there to call")
@@ -71,10 +71,10 @@ func (f *fields) tool() tool {
 	t.Function = toolFunction{function.text("name"), function.text("description"), function.raw("parameters")}
 	t.strict = function.flag("strict", false)
 	if !toolName.MatchString(t.Function.Name) {
-		function.refuse("name", "it is %q, want 1 to 64 letters, digits, _ and -", t.Function.Name)
+		function.refuse("name", "it is %.80q, want 1 to 64 letters, digits, _ and -", t.Function.Name)
 	}
 	if p := t.Function.Parameters; p != nil && !strings.HasPrefix(string(p), "{") {
-		function.refuse("parameters", "it is %s, want a JSON schema", short(p))
+		function.refuse("parameters", "it is %s, want a JSON schema", kindOf(p))
 	}
 	f.fail(function.done())
 	return t
