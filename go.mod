@@ -5,8 +5,8 @@ go 1.26.8
 require (
 	aead.dev/minisign v0.3.0
 	github.com/CycloneDX/cyclonedx-go v0.12.0
-	github.com/aws/aws-sdk-go-v2 v1.48.0
 	github.com/VictoriaMetrics/metrics v1.45.0
+	github.com/aws/aws-sdk-go-v2 v1.48.0
 	github.com/blacktop/go-macho v1.1.296
 	github.com/bmatcuk/doublestar/v4 v4.10.4
 	github.com/chromedp/chromedp v0.23.1
