@@ -213,13 +213,16 @@ func TestGuessesBeyondAWindow(t *testing.T) {
 	if err := r.UseDraft(d); err != nil {
 		t.Fatal(err)
 	}
-	ask := Request{Prompt: r.encode(t, "The harbour of Senn wakes"), MaxTokens: 700, IgnoreEnd: true, Sampling: sample.Settings{Temperature: 1.5}}
-	want := generate(t, s, r, ask)
-	for _, by := range []Request{{Draft: 4}, {Lookup: 4}} {
-		ask.Draft, ask.Lookup = by.Draft, by.Lookup
-		got := generate(t, s, r, ask)
-		if !slices.Equal(got.Tokens, want.Tokens) || got.Accepted == 0 || got.Accepted == got.Guessed {
-			t.Errorf("draft %d, lookup %d: another text; %d of %d guesses right", ask.Draft, ask.Lookup, got.Accepted, got.Guessed)
+	prompt := r.encode(t, "The harbour of Senn wakes")
+	for i := range 6 { // so that memories grow at other places of a round
+		ask := Request{Prompt: prompt[i:], MaxTokens: 280, IgnoreEnd: true, Sampling: sample.Settings{Temperature: 3, Seed: uint64(i)}}
+		want := generate(t, s, r, ask)
+		for _, by := range []Request{{Draft: 8}, {Lookup: 4}} {
+			ask.Draft, ask.Lookup = by.Draft, by.Lookup
+			got := generate(t, s, r, ask)
+			if !slices.Equal(got.Tokens, want.Tokens) || got.Accepted == got.Guessed {
+				t.Errorf("draft %d, lookup %d: another text; %d of %d guesses right", ask.Draft, ask.Lookup, got.Accepted, got.Guessed)
+			}
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"payload/mlx"
+	"payload/mlxrunner/cache"
+	"payload/mlxrunner/model"
 	"payload/mlxrunner/sample"
 )
 
@@ -23,12 +25,24 @@ func unpooled(tb testing.TB) {
 	tb.Cleanup(func() { _, _ = mlx.SetCacheLimit(before) })
 }
 
+// wavering is a model that finds the unlikeliest token likeliest at times.
+type wavering struct{ model.Model }
+
+func (m wavering) Forward(s *mlx.Scope, tokens *mlx.Array, c *cache.Cache) *mlx.Array {
+	logits := m.Model.Forward(s, tokens, c)
+	if c.Offset()%7 == 0 {
+		logits = s.Negative(logits)
+	}
+	return logits
+}
+
 // What MLX keeps for reuse stays small over a long generation, however many
 // tokens a round has. Where a release waits for a multiple to be hit exactly,
 // rounds step over it, and buffers pile up: this test sees that.
 func TestMemoryStaysFlat(t *testing.T) {
 	s, r := runner(t)
-	d := rough(t, s)
+	d := load(t, s)
+	d.Model = wavering{d.Model}
 	if err := r.UseDraft(d); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +76,7 @@ func TestMemoryStaysFlat(t *testing.T) {
 		if flat := most <= poolLimit; flat != c.flat {
 			t.Errorf("%s: the pool reached %d KiB after a boundary, limit %d", c.name, most>>10, poolLimit>>10)
 		}
-		if c.flat && footprint > 16<<20 {
+		if c.flat && footprint > 32<<20 {
 			t.Errorf("%s: the footprint grew by %d KiB", c.name, footprint>>10)
 		}
 	}
@@ -106,9 +120,9 @@ func TestMemoryStaysFlatOverRequests(t *testing.T) {
 	}
 }
 
-// poolLimit is above what the rounds right after a boundary free (a third of
-// it), and far below what ten growths of the cache leave behind (20 times).
-const poolLimit = 1 << 20
+// poolLimit is above what the rounds right after a boundary free, and below what
+// a few growths of the cache leave behind; ten leave several times of it.
+const poolLimit = 2 << 20
 
 // pools generates and gives the pool's size at the first round after each
 // multiple of ReleaseEvery, and by how much more than keys and values the
