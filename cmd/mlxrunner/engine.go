@@ -93,7 +93,7 @@ func (s *session) open(ctx context.Context, a *app, o engineOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := fits(budget, o.model, o.draft); err != nil {
+	if err := fits(s.thread.Device(), budget, o.model, o.draft); err != nil {
 		return err
 	}
 	if s.runner, err = s.load(ctx, a, o.model, "loading"); err != nil {
@@ -133,8 +133,9 @@ func (o *engineOptions) limit(d mlx.Device) (int64, error) {
 }
 
 // fits says before anything is read when the weights of checkpoints alone are
-// beyond the budget.
-func fits(budget int64, dirs ...string) error {
+// beyond the budget. On the processor half floats take twice what they are
+// stored in (model.Options.Float).
+func fits(device mlx.Device, budget int64, dirs ...string) error {
 	var weights int64
 	for _, dir := range dirs {
 		files, err := safetensors.OpenDir(dir)
@@ -144,6 +145,9 @@ func fits(budget int64, dirs ...string) error {
 		for _, name := range files.Names() {
 			t, _, _ := files.Tensor(name)
 			weights += t.Size
+			if device.Kind == mlx.KindCPU && (t.DType == safetensors.F16 || t.DType == safetensors.BF16) {
+				weights += t.Size
+			}
 		}
 		if err := files.Close(); err != nil {
 			return err

@@ -68,7 +68,7 @@ func (d *Decoder) windows() []int {
 
 // Forward gives logits [batch, length, vocabulary] for tokens [batch, length].
 func (d *Decoder) Forward(s *mlx.Scope, tokens *mlx.Array, c *cache.Cache) *mlx.Array {
-	if d.single(s, tokens) {
+	if d.single(tokens) {
 		return d.step(s, tokens, c)
 	}
 	x := d.scale(s, d.Embed.Forward(s, tokens))

@@ -83,10 +83,9 @@ type turning struct{ queries, keys *mlx.Array }
 // widest is up to how many features a matrix is cheaper than the operations.
 const widest = 128
 
-// single tells whether tokens are one, for which there is the shorter way.
-func (d *Decoder) single(s *mlx.Scope, tokens *mlx.Array) bool {
-	return s.Stream().Device().Kind == mlx.KindCPU && tokens.Size() == 1
-}
+// single tells whether tokens are one, for which there is the shorter way. In
+// half floats it would convert all keys and values for every token.
+func (d *Decoder) single(tokens *mlx.Array) bool { return d.Norm.scaled != nil && tokens.Size() == 1 }
 
 // step is Forward for one token. Everything has two axes: MLX puts operations
 // around a product of more axes with a matrix.
