@@ -21,7 +21,7 @@ func main() {
 	preset := flag.String("preset", "cpu_ci", "the preset whose build folder is used; it must have been built")
 	python := flag.String("mlx-python", "", "a Python that has MLX and mlx-lm: only then are the bindings of MLX and mlxrunner measured, with bin/mlxbench and bin/mlxrunner")
 	target := flag.String("target", "ggml-cpu-x64", "what the cold builds compile")
-	only := flag.String("only", "", "one row alone: mlx, runner, source, series, noop or cold")
+	only := flag.String("only", "", "one row alone: mlx, runner, source, series, noop, package or cold")
 	flag.Parse()
 	b := bench{exe: "bin/payload", preset: *preset, target: *target, python: *python}
 	err := b.all(context.Background(), *runs, *only)
@@ -45,6 +45,7 @@ func (b bench) all(ctx context.Context, runs int, only string) error {
 		{"source", func() error { return b.source(ctx) }},
 		{"series", func() error { return b.series(ctx, 5) }},
 		{"noop", func() error { return b.noop(ctx) }},
+		{"package", func() error { return b.release(ctx, runs) }},
 		{"cold", func() error { return b.cold(ctx, runs) }},
 	} {
 		if only != "" && only != row.name {
