@@ -14,6 +14,7 @@ import (
 	"payload/internal/cmakerun"
 	"payload/internal/config"
 	"payload/internal/doctor"
+	"payload/internal/pack"
 	"payload/internal/pin"
 	"payload/internal/run"
 	"payload/internal/workspace"
@@ -207,6 +208,7 @@ func needsOf(file *config.File, only string) (names []string, needs []doctor.Nee
 				needs = append(needs, of...)
 			}
 		}
+		needs = append(needs, packaging(file)...)
 	}
 	for _, c := range file.Components {
 		if only != "" && !projects[c.Project] {
@@ -224,6 +226,20 @@ func needsOf(file *config.File, only string) (names []string, needs []doctor.Nee
 		}
 	}
 	return names, needs, nil
+}
+
+// packaging is what a release takes: nothing that a person who only builds needs.
+func packaging(file *config.File) (needs []doctor.Need) {
+	for _, system := range config.Systems {
+		if !slices.ContainsFunc(file.Packages.Groups, func(g config.Group) bool { return g.System == system }) {
+			continue
+		}
+		for _, n := range pack.Needs(system) {
+			n.Optional = true
+			needs = append(needs, n)
+		}
+	}
+	return needs
 }
 
 // fetcher is the tool that fetches a mirror, if that takes one.

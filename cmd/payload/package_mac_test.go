@@ -97,8 +97,8 @@ func macRepo(t *testing.T) string {
 	return dir
 }
 
-// payload runs the command line in this process.
-func payload(dir string, args ...string) (code int, stdout, stderr string) {
+// payloadIn runs the command line on a repository in this process.
+func payloadIn(dir string, args ...string) (code int, stdout, stderr string) {
 	var out, voice bytes.Buffer
 	code = Main(append([]string{"-C", dir}, args...), strings.NewReader(""), &out, &voice)
 	return code, out.String(), voice.String()
@@ -120,7 +120,7 @@ func unpacked(t *testing.T, dir string) string {
 
 func TestPackageDarwin(t *testing.T) {
 	dir := macRepo(t)
-	code, _, voice := payload(dir, "package", "darwin", "--macos", "14.0")
+	code, _, voice := payloadIn(dir, "package", "darwin", "--macos", "14.0")
 	if code != exitDone {
 		t.Fatalf("exit %d\n%s", code, voice)
 	}
@@ -141,7 +141,7 @@ func TestPackageDarwin(t *testing.T) {
 	if err != nil || m.Signing == nil || m.Signing.Kind != "adhoc" || m.Signing.Runtime {
 		t.Errorf("signing %+v, %v", m.Signing, err)
 	}
-	if code, _, voice := payload(dir, "verify", "--no-run", lib); code != exitDone {
+	if code, _, voice := payloadIn(dir, "verify", "--no-run", lib); code != exitDone {
 		t.Errorf("verify: exit %d\n%s", code, voice)
 	}
 	// The same trees, the same bytes.
@@ -149,14 +149,14 @@ func TestPackageDarwin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, _, voice := payload(dir, "package", "darwin", "--macos", "14.0"); code != exitDone {
+	if code, _, voice := payloadIn(dir, "package", "darwin", "--macos", "14.0"); code != exitDone {
 		t.Fatalf("exit %d\n%s", code, voice)
 	}
 	if second, _ := os.ReadFile(filepath.Join(dir, "dist", "release", "SHA256SUMS")); !bytes.Equal(first, second) {
 		t.Errorf("a second time:\n%s\nfirst:\n%s", second, first)
 	}
 	// What serves no Mac of the asked version is refused.
-	if code, _, voice := payload(dir, "package", "darwin", "--macos", "13.0"); code != exitVerification || !strings.Contains(voice, "v3/libgpu.dylib needs macOS 14.0") {
+	if code, _, voice := payloadIn(dir, "package", "darwin", "--macos", "13.0"); code != exitVerification || !strings.Contains(voice, "v3/libgpu.dylib needs macOS 14.0") {
 		t.Errorf("exit %d\n%s", code, voice)
 	}
 }
@@ -176,13 +176,13 @@ func TestPackageDarwinRefuses(t *testing.T) {
 		{[]string{"darwin", "--resume"}, exitUsage, "asking the notary needs --notary-key"},
 		{[]string{"darwin", "--sign", "developer-id", "--certificate", "nowhere.p12"}, exitFailed, "reading the certificate in nowhere.p12"},
 	} {
-		if code, _, voice := payload(dir, append([]string{"package"}, c.args...)...); code != c.code || !strings.Contains(voice, c.want) {
+		if code, _, voice := payloadIn(dir, append([]string{"package"}, c.args...)...); code != c.code || !strings.Contains(voice, c.want) {
 			t.Errorf("%v: exit %d\n%s", c.args, code, voice)
 		}
 	}
 	t.Setenv("PATH", strings.Join([]string{filepath.Dir(lookPath(t, "git"))}, ":"))
 	for _, args := range [][]string{{"--dmg"}, {"--sign", "developer-id", "--identity", "Nobody"}} {
-		if code, _, voice := payload(dir, append([]string{"package", "darwin"}, args...)...); code != exitPrerequisite || !strings.Contains(voice, "is not on PATH") {
+		if code, _, voice := payloadIn(dir, append([]string{"package", "darwin"}, args...)...); code != exitPrerequisite || !strings.Contains(voice, "is not on PATH") {
 			t.Errorf("%v: exit %d\n%s", args, code, voice)
 		}
 	}
@@ -190,7 +190,7 @@ func TestPackageDarwinRefuses(t *testing.T) {
 	if err := os.WriteFile(data, []byte("BSD\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, voice := payload(dir, "package", "darwin", "--allow-changed"); code != exitVerification || !strings.Contains(voice, "differ from byte 0 on") {
+	if code, _, voice := payloadIn(dir, "package", "darwin", "--allow-changed"); code != exitVerification || !strings.Contains(voice, "differ from byte 0 on") {
 		t.Errorf("data that differs: exit %d\n%s", code, voice)
 	}
 }
@@ -222,7 +222,7 @@ func TestPackageDarwinTools(t *testing.T) {
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	service := notarytest.New(t, "Accepted")
 	notaryVariables(t, service)
-	code, _, voice := payload(dir, "package", "darwin", "--dmg", "--sign", "developer-id", "--identity", "Developer ID Application: Nobody", "--notarize", "--notary-wait", "5s")
+	code, _, voice := payloadIn(dir, "package", "darwin", "--dmg", "--sign", "developer-id", "--identity", "Developer ID Application: Nobody", "--notarize", "--notary-wait", "5s")
 	if code != exitDone {
 		t.Fatalf("exit %d\n%s", code, voice)
 	}
@@ -303,7 +303,7 @@ func TestPackageDarwinNotarised(t *testing.T) {
 	service := notarytest.New(t, "In Progress")
 	t.Setenv("PAYLOAD_CERTIFICATE_PASSWORD", "secret")
 	notaryVariables(t, service)
-	code, _, voice := payload(dir, "package", "darwin", "--sign", "developer-id", "--certificate", certificate(t), "--notarize", "--notary-wait", "40ms")
+	code, _, voice := payloadIn(dir, "package", "darwin", "--sign", "developer-id", "--certificate", certificate(t), "--notarize", "--notary-wait", "40ms")
 	if code != exitFailed || !strings.Contains(voice, "hint: payload package darwin --resume") || !strings.Contains(voice, "has not decided on submission sub-1") {
 		t.Fatalf("exit %d\n%s", code, voice)
 	}
@@ -311,7 +311,7 @@ func TestPackageDarwinNotarised(t *testing.T) {
 	service.Answers = []string{"Invalid"}
 	service.Issues = []map[string]any{{"severity": "error", "path": "payload-darwin-universal-base.zip/lib/payload/v3/libgpu.dylib", "message": "The binary is wrong.", "architecture": "arm64"}}
 	service.Unlock()
-	code, stdout, voice := payload(dir, "package", "darwin", "--resume", "--notary-wait", "5s", "--json")
+	code, stdout, voice := payloadIn(dir, "package", "darwin", "--resume", "--notary-wait", "5s", "--json")
 	if code != exitVerification || !strings.Contains(voice, "error: v3/libgpu.dylib (arm64): The binary is wrong.") || service.Submits != 1 {
 		t.Errorf("exit %d, %d submissions\n%s", code, service.Submits, voice)
 	}
@@ -319,13 +319,13 @@ func TestPackageDarwinNotarised(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil || got.Schema != notarySchema || len(got.Outcome) != 1 || got.Outcome[0].Status != "Invalid" {
 		t.Errorf("%v\n%s", err, stdout)
 	}
-	if code, _, voice := payload(dir, "package", "darwin", "--resume"); code != exitFailed || !strings.Contains(voice, "no notarisation was left open") {
+	if code, _, voice := payloadIn(dir, "package", "darwin", "--resume"); code != exitFailed || !strings.Contains(voice, "no notarisation was left open") {
 		t.Errorf("exit %d\n%s", code, voice)
 	}
 	service.Lock()
 	service.Answers = []string{"Accepted"}
 	service.Unlock()
-	code, _, voice = payload(dir, "package", "darwin", "--resume", "--notary-id", "sub-1", "--notary-wait", "5s")
+	code, _, voice = payloadIn(dir, "package", "darwin", "--resume", "--notary-id", "sub-1", "--notary-wait", "5s")
 	if code != exitDone || !strings.Contains(voice, "carries no ticket, as no archive can") {
 		t.Errorf("exit %d\n%s", code, voice)
 	}

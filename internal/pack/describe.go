@@ -2,6 +2,7 @@ package pack
 
 import (
 	"context"
+	"debug/elf"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -107,13 +108,33 @@ func (j *Job) tooNew(files []manifest.File) (reasons []manifest.Allowed) {
 			continue
 		}
 		if newer(f.Floor.Glibc, o.Glibc) {
-			reasons = append(reasons, manifest.Allowed{What: AllowFloor, Why: fmt.Sprintf("%s needs glibc %s, the package is for %s", f.Path, f.Floor.Glibc, o.Glibc)})
+			reasons = append(reasons, manifest.Allowed{What: AllowFloor, Why: fmt.Sprintf("%s needs glibc %s%s, the package is for %s", f.Path, f.Floor.Glibc, asking(j.at(f.Path), "GLIBC_"+f.Floor.Glibc), o.Glibc)})
 		}
 		if newer(f.Floor.MacOS, o.MacOS) && !j.variant(f.Path) {
 			reasons = append(reasons, manifest.Allowed{What: AllowFloor, Why: fmt.Sprintf("%s needs macOS %s, the package is for %s", f.Path, f.Floor.MacOS, o.MacOS)})
 		}
 	}
 	return reasons
+}
+
+// asking names a symbol of an ELF file that has a version, and its library, in
+// brackets; empty where none can be told.
+func asking(file, version string) string {
+	f, err := elf.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }() // only read
+	symbols, err := f.ImportedSymbols()
+	if err != nil {
+		return ""
+	}
+	for _, s := range symbols {
+		if s.Version == version {
+			return fmt.Sprintf(" (%s of %s)", s.Name, s.Library)
+		}
+	}
+	return ""
 }
 
 // newer says whether version a is above b; where one is no version it isn't.
