@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net"
 	"os"
@@ -61,24 +60,6 @@ func TestRunJSON(t *testing.T) {
 			t.Errorf("%s", out)
 		}
 	}
-}
-
-// A request for which a budget has no room is refused with the numbers.
-func TestTooLittleMemory(t *testing.T) {
-	mlxtest.Library(t)
-	ask := func(budget string) (int, string, string) {
-		return mlxrunner("", "run", "--model", tiny, "--prompt", "x", "--max-tokens", "900", "--memory-budget", budget, "--json")
-	}
-	code, out, err := ask("64MiB")
-	var r runReport
-	if e := json.Unmarshal([]byte(out), &r); e != nil || code != exitDone {
-		t.Fatalf("%d, %s", code, err)
-	}
-	code, _, err = ask(fmt.Sprint(r.ActiveBytes + 300<<10)) // the weights, and room for a few hundred tokens
-	if code != exitFailed {
-		t.Errorf("%d", code)
-	}
-	wantIn(t, err, []string{"keys and values of 902 tokens need ", "are free: of a memory budget of ", "hint: ask for less"})
 }
 
 // Each line is answered with what was said before.
