@@ -196,11 +196,12 @@ func loadTokenizer(dir string) <-chan loadedTokenizer {
 }
 
 func (s *session) close() error {
+	var err error
 	if s.runner != nil {
-		s.runner.Forget()
+		err = s.thread.Do(context.Background(), func(context.Context, *mlx.Scope) error { return s.runner.Close() })
 	}
 	for _, m := range s.loaded {
 		m.Close()
 	}
-	return s.thread.Close()
+	return errors.Join(err, s.thread.Close())
 }

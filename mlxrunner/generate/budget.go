@@ -20,6 +20,7 @@ const computing = 1.0 / 8
 // requests, and the pool.
 type budget struct {
 	limit   int64 // 0 is none
+	before  int64 // MLX's own
 	weights int64 // of all models, and what else was there when the limit was set
 	pool    int64 // the most that MLX would keep in its pool
 }
@@ -56,7 +57,7 @@ func (r *Runner) Limit(bytes int64) error {
 	if err != nil {
 		return err
 	}
-	b := budget{limit: bytes, weights: m.Active}
+	b := budget{limit: bytes, before: m.Limit, weights: m.Active}
 	if m.Active >= bytes {
 		return &MemoryError{Limit: bytes, Weights: m.Active}
 	}
@@ -69,6 +70,19 @@ func (r *Runner) Limit(bytes int64) error {
 	_, err = mlx.SetCacheLimit(min(b.pool, b.work()/2))
 	r.budget = b
 	return err
+}
+
+// Close forgets earlier requests and gives MLX its own limits back. The models
+// are their owner's.
+func (r *Runner) Close() error {
+	r.Forget()
+	b := r.budget
+	if r.budget = (budget{}); b.limit == 0 {
+		return nil
+	}
+	_, err := mlx.SetMemoryLimit(b.before)
+	_, err2 := mlx.SetCacheLimit(b.pool)
+	return errors.Join(err, err2)
 }
 
 // empty makes a memory as this runner holds it.

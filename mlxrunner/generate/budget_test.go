@@ -28,10 +28,11 @@ func limited(tb testing.TB, r *Runner, more int64) int64 {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		_, err1 := mlx.SetCacheLimit(pool)
-		_, err2 := mlx.SetMemoryLimit(m.Limit)
-		if err := errors.Join(err1, err2); err != nil {
-			tb.Error(err)
+		err1 := r.Close()
+		now, err2 := mlx.MemoryInUse()
+		before, err3 := mlx.SetCacheLimit(pool)
+		if err := errors.Join(err1, err2, err3); err != nil || now.Limit != m.Limit || before != 1<<40 {
+			tb.Errorf("closed, the limits are %d and %d, %v", now.Limit, before, err)
 		}
 	})
 	if err := r.Limit(m.Active + more); err != nil {

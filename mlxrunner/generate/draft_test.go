@@ -204,7 +204,8 @@ func (m windowed) NewCache() *cache.Cache {
 }
 
 // Windows that dropped tokens long ago are taken back like others: they hold
-// what guesses may need.
+// what guesses may need. Several places at once are rounded otherwise than one,
+// which may turn a draw in thousands; what was computed until then is the same.
 func TestGuessesBeyondAWindow(t *testing.T) {
 	s, r := runner(t)
 	d := rough(t, s)
@@ -214,16 +215,24 @@ func TestGuessesBeyondAWindow(t *testing.T) {
 		t.Fatal(err)
 	}
 	prompt := r.encode(t, "The harbour of Senn wakes")
+	turned := 0
 	for i := range 6 { // so that memories grow at other places of a round
 		ask := Request{Prompt: prompt[i:], MaxTokens: 280, IgnoreEnd: true, Sampling: sample.Settings{Temperature: 3, Seed: uint64(i)}}
-		want := generate(t, s, r, ask)
+		want, wanted := told(t, s, r, ask)
 		for _, by := range []Request{{Draft: 8}, {Lookup: 4}} {
 			ask.Draft, ask.Lookup = by.Draft, by.Lookup
-			got := generate(t, s, r, ask)
-			if !slices.Equal(got.Tokens, want.Tokens) || got.Accepted == got.Guessed {
-				t.Errorf("draft %d, lookup %d: another text; %d of %d guesses right", ask.Draft, ask.Lookup, got.Accepted, got.Guessed)
+			got, is := told(t, s, r, ask)
+			n := common(got.Tokens, want.Tokens)
+			if off := far(is[:n], wanted[:n]); off > 1e-3 || got.Accepted == got.Guessed {
+				t.Errorf("draft %d, lookup %d: logprobs are off by %g in %d tokens; %d of %d guesses right", ask.Draft, ask.Lookup, off, n, got.Accepted, got.Guessed)
+			}
+			if n < len(want.Tokens) {
+				turned++
 			}
 		}
+	}
+	if turned > 2 {
+		t.Errorf("%d texts of 12 are not the plain ones", turned)
 	}
 }
 
