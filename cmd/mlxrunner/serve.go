@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"payload/mlx"
+	"payload/mlxrunner/generate"
 	"payload/mlxrunner/server"
 )
 
@@ -113,9 +114,9 @@ func serve(ctx context.Context, a *app, o serveOptions, s *session, l net.Listen
 		s.runner.Context = o.context
 	}
 	s.runner.Prefixes = o.prefixes
-	guesses := o.guesses
-	if o.engine.draft == "" {
-		guesses = 0
+	batch := &generate.Batch{Runner: s.runner, Thread: s.thread, Size: o.Concurrent}
+	if o.engine.draft != "" {
+		batch.Draft = o.guesses
 	}
 	m, err := server.Describe(s.runner, o.engine.model, o.name)
 	if err != nil {
@@ -124,7 +125,7 @@ func serve(ctx context.Context, a *app, o serveOptions, s *session, l net.Listen
 	log := slog.New(slog.NewJSONHandler(a.voice.w, nil))
 	h := server.New(server.Options{
 		Limits: o.Limits, Model: m, Key: key, Log: log, Memory: mlx.MemoryInUse,
-		Engine: &server.Solo{Thread: s.thread, Runner: s.runner, Draft: guesses},
+		Engine: batch,
 	})
 	if m.Template == nil {
 		a.voice.say("the checkpoint has no chat template: /v1/chat/completions will refuse requests")

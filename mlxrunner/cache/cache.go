@@ -52,6 +52,25 @@ func New(windows ...int) *Cache {
 	return c
 }
 
+// Join gives a view of several caches, a row of a batch each: what a batch adds
+// to it, one token a row, each row adds to its own. They may be of different
+// lengths, and go on alone or joined to others afterwards; the view holds
+// nothing itself. All are of one model.
+func Join(rows ...*Cache) *Cache {
+	if len(rows) == 1 {
+		return rows[0]
+	}
+	out := &Cache{}
+	for i, l := range rows[0].Layers {
+		joined := &KV{window: l.window}
+		for _, r := range rows {
+			joined.rows = append(joined.rows, r.Layers[i])
+		}
+		out.Layers = append(out.Layers, joined)
+	}
+	return out
+}
+
 // Pack makes an empty cache hold keys and values in groups of few bits, which
 // takes a fraction of the memory and is less exact. Only affine groups are
 // known. The features of a head must be a whole number of groups.
@@ -201,7 +220,12 @@ type KV struct {
 	offset       int          // tokens seen, the position of the next
 	expected     int          // tokens that are known to come, all told
 	width        int64        // bytes of a token, once one was seen
+	rows         []*KV        // of a view by Join; nothing else is set then but window
 }
+
+// Rows are the layers of the caches that were joined, a row of the batch each;
+// nil for a cache of its own. Attention then asks each of them, row by row.
+func (c *KV) Rows() []*KV { return c.rows }
 
 // Offset is the number of tokens seen: the position of the next one.
 func (c *KV) Offset() int { return c.offset }
@@ -217,6 +241,9 @@ func (c *KV) Window() int { return c.window }
 func (c *KV) Mask(s *mlx.Scope, length int) mlx.Attention {
 	switch {
 	case length == 1:
+		return mlx.Attention{}
+	case c.rows != nil:
+		s.Fail(fmt.Errorf("%d tokens a row: joined caches take one", length))
 		return mlx.Attention{}
 	case c.window == 0 || c.offset+length <= c.window:
 		return mlx.Attention{Causal: true}
@@ -237,6 +264,9 @@ func (c *KV) Packing() (how quant.Params, packed bool) { return c.packing, c.pac
 // tokens and gives those that they may see, their own last. After an error of
 // the scope it gives nil and the cache must be freed.
 func (c *KV) Update(s *mlx.Scope, k, v *mlx.Array) (keys, values *mlx.Array) {
+	if c.rows != nil {
+		s.Fail(errors.New("the architecture's attention does not know joined caches"))
+	}
 	if _, packed := c.Packing(); packed {
 		s.Fail(errors.New("the architecture's attention does not know packed keys and values"))
 	}

@@ -329,3 +329,33 @@ func TestContinues(t *testing.T) {
 		}
 	}
 }
+
+// Joined caches take one token a row, and are as they would be alone; a view
+// takes nothing itself.
+func TestJoin(t *testing.T) {
+	s := mlxtest.Scope(t)
+	a, b := cache.New(0, 8), cache.New(0, 8)
+	defer a.Free()
+	defer b.Free()
+	if cache.Join(a) != a {
+		t.Error("one cache is joined to another")
+	}
+	both := cache.Join(a, b)
+	if rows := both.Layers[1].Rows(); len(rows) != 2 || rows[0] != a.Layers[1] || rows[1] != b.Layers[1] || both.Layers[1].Window() != 8 {
+		t.Errorf("rows %v", rows)
+	}
+	if a.Layers[0].Rows() != nil {
+		t.Error("a cache of its own has rows")
+	}
+	for what, use := range map[string]func(s *mlx.Scope){
+		"joined caches take one": func(s *mlx.Scope) { both.Layers[0].Mask(s, 2) },
+		"does not know joined caches": func(s *mlx.Scope) {
+			x := s.Zeros(mlx.Float32, 1, 1, 1, 1)
+			both.Layers[0].Update(s, x, x)
+		},
+	} {
+		sub := mlx.NewScope(s.Stream())
+		use(sub)
+		mlxtest.Fails(t, sub.Close(), what)
+	}
+}

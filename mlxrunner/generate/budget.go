@@ -167,12 +167,24 @@ func (g *generation) admit(s *mlx.Scope) error {
 	}
 	_, kept := g.Kept()
 	b := g.budget
-	free := b.limit - b.work() - (m.Active - kept - g.held())
+	free := b.limit - b.work() - (m.Active - kept - g.held()) - g.promised
 	if need := g.needs(tokens); need > free {
 		return &MemoryError{Tokens: tokens, Need: need, Free: free, Limit: b.limit, Weights: b.weights, Work: b.work()}
 	}
 	_, err = g.makeRoom()
 	return err
+}
+
+// toCome is what the text may still need that it does not hold yet.
+func (g *generation) toCome() int64 {
+	if g.budget.limit == 0 {
+		return 0
+	}
+	tokens := g.soon()
+	if g.MaxTokens > 0 {
+		tokens = len(g.Prompt) + g.limit
+	}
+	return max(0, g.needs(tokens)-g.held())
 }
 
 // held is what the memories take of what is active. A fork shares that of the

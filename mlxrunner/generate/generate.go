@@ -51,6 +51,7 @@ type Runner struct {
 
 	draft    *Runner // guesses for requests that ask for it
 	budget   budget
+	promised int64        // to other texts that are under way, in bytes that they don't hold yet
 	blank    *cache.Cache // an empty memory that knows what a token takes
 	prefixes []*prefix    // what was used the longest ago first
 	// due tells whether a round that went from before to after generated tokens
@@ -161,8 +162,20 @@ type Hooks struct {
 // Generate runs a request, on the thread of s. When ctx ends it gives the
 // result so far and ctx's error.
 func (r *Runner) Generate(ctx context.Context, s *mlx.Scope, q Request, hooks Hooks) (Result, error) {
-	if err := r.check(q); err != nil {
+	g, err := r.open(s, q, hooks)
+	if err != nil {
 		return Result{}, err
+	}
+	if err = g.begin(s); err == nil {
+		err = g.run(ctx, s)
+	}
+	return g.close(s, err)
+}
+
+// open makes a generation of a request. Close it.
+func (r *Runner) open(s *mlx.Scope, q Request, hooks Hooks) (*generation, error) {
+	if err := r.check(q); err != nil {
+		return nil, err
 	}
 	g := &generation{Runner: r, Request: q, Hooks: hooks, text: slices.Clone(q.Prompt), start: time.Now()}
 	g.result.Prompt = len(q.Prompt)
@@ -174,14 +187,14 @@ func (r *Runner) Generate(ctx context.Context, s *mlx.Scope, q Request, hooks Ho
 	}
 	var err error
 	if g.guide, err = g.newGuide(); err != nil {
-		return Result{}, err
+		return nil, err
 	}
-	if g.sampler, err = sample.New(s, q.Sampling, r.Vocab, q.Prompt); err != nil {
-		return Result{}, err
-	}
-	if err = g.begin(s); err == nil {
-		err = g.run(ctx, s)
-	}
+	g.sampler, err = sample.New(s, q.Sampling, r.Vocab, q.Prompt)
+	return g, err
+}
+
+// close ends a generation, which err has ended before its end if there is one.
+func (g *generation) close(s *mlx.Scope, err error) (Result, error) {
 	if len(g.result.Tokens) > 0 {
 		g.result.Decode = time.Since(g.start) - g.result.FirstToken
 	}
@@ -322,21 +335,8 @@ func (g *generation) prefill(ctx context.Context, s *mlx.Scope) error {
 // feed brings a model's memory to the end of tokens, in chunks. Only the cache is
 // evaluated, so no logits are computed.
 func (g *generation) feed(ctx context.Context, s *mlx.Scope, m model.Model, kv *cache.Cache, tokens []int, told func(done, total int)) error {
-	chunk := cmp.Or(g.Chunk, Chunk)
 	for kv.Offset() < len(tokens) {
-		done := kv.Offset()
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("reading the prompt, %d of %d tokens done: %w", done, len(tokens), err)
-		}
-		sub := s.Sub()
-		m.Forward(sub, row(sub, tokens[done:min(done+chunk, len(tokens))]), kv)
-		if err := sub.Close(); err != nil {
-			return err
-		}
-		if err := s.Eval(kv.Arrays()...); err != nil {
-			return err
-		}
-		if err := mlx.ClearCache(); err != nil {
+		if err := g.feedChunk(ctx, s, m, kv, tokens); err != nil {
 			return err
 		}
 		if told != nil {
@@ -344,6 +344,22 @@ func (g *generation) feed(ctx context.Context, s *mlx.Scope, m model.Model, kv *
 		}
 	}
 	return nil
+}
+
+func (g *generation) feedChunk(ctx context.Context, s *mlx.Scope, m model.Model, kv *cache.Cache, tokens []int) error {
+	done := kv.Offset()
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("reading the prompt, %d of %d tokens done: %w", done, len(tokens), err)
+	}
+	sub := s.Sub()
+	m.Forward(sub, row(sub, tokens[done:min(done+cmp.Or(g.Chunk, Chunk), len(tokens))]), kv)
+	if err := sub.Close(); err != nil {
+		return err
+	}
+	if err := s.Eval(kv.Arrays()...); err != nil {
+		return err
+	}
+	return mlx.ClearCache()
 }
 
 // decode makes one token a round. The next round is under way before the

@@ -130,17 +130,28 @@ func (a *Attention) Forward(s *mlx.Scope, x *mlx.Array, kv *cache.KV, see mlx.At
 	q := a.heads(s, a.Q.Forward(s, x), a.Heads, a.QNorm)
 	k := a.heads(s, a.K.Forward(s, x), a.KVHeads, a.KNorm)
 	v := a.heads(s, a.V.Forward(s, x), a.KVHeads, nil)
-	if a.Rope != nil {
-		tokens := kv.Length(length)
-		q, k = a.Rope.Forward(s, q, kv.Offset(), tokens), a.Rope.Forward(s, k, kv.Offset(), tokens)
-	}
 	see.Scale, see.Sinks = a.Scale, a.Sinks
-	y := a.look(s, q, k, v, kv, see)
+	var y *mlx.Array
+	if rows := kv.Rows(); rows != nil {
+		found := make([]*mlx.Array, len(rows))
+		for i, of := range rows {
+			row := func(x *mlx.Array) *mlx.Array { return s.SliceAxis(x, 0, i, i+1) }
+			found[i] = a.look(s, row(q), row(k), row(v), of, see)
+		}
+		y = s.Concatenate(0, found...)
+	} else {
+		y = a.look(s, q, k, v, kv, see)
+	}
 	return a.O.Forward(s, s.Reshape(s.Transpose(y, 0, 2, 1, 3), batch, length, a.Heads*a.HeadDim))
 }
 
-// look adds keys and values to the cache and gives what queries find there.
+// look turns queries and keys to their positions, adds keys and values to the
+// cache, and gives what queries find there.
 func (a *Attention) look(s *mlx.Scope, q, k, v *mlx.Array, kv *cache.KV, see mlx.Attention) *mlx.Array {
+	if a.Rope != nil {
+		tokens := kv.Length(q.Dim(2))
+		q, k = a.Rope.Forward(s, q, kv.Offset(), tokens), a.Rope.Forward(s, k, kv.Offset(), tokens)
+	}
 	if how, packed := kv.Packing(); packed {
 		keys, values := kv.UpdatePacked(s, k, v)
 		keys, values = apart(s, keys), apart(s, values)

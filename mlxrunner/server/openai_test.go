@@ -51,7 +51,7 @@ func start(t *testing.T) *mlxthread.Thread {
 }
 
 // real is the tiny model in memory, and the engine that runs it.
-func real(t *testing.T, thread *mlxthread.Thread, dir string) (*Solo, *Model) {
+func real(t *testing.T, thread *mlxthread.Thread, dir string) (*generate.Batch, *Model) {
 	t.Helper()
 	loaded, err := mlxthread.Call(t.Context(), thread, func(ctx context.Context, s *mlx.Scope) (*model.Loaded, error) {
 		return model.Load(ctx, s, dir, model.Options{})
@@ -69,7 +69,7 @@ func real(t *testing.T, thread *mlxthread.Thread, dir string) (*Solo, *Model) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Solo{Thread: thread, Runner: runner}, m
+	return &generate.Batch{Runner: runner, Thread: thread, Size: DefaultLimits().Concurrent}, m
 }
 
 // openReal serves the tiny model.
@@ -423,7 +423,7 @@ func TestClientErrors(t *testing.T) {
 // A conversation's next turn computes what is new, says how much it did not,
 // and gets the answer that it gets without.
 func TestPrefixes(t *testing.T) {
-	s := openReal(t, tiny, func(o *Options) { o.Engine.(*Solo).Runner.Prefixes = 4 })
+	s := openReal(t, tiny, func(o *Options) { o.Engine.(*generate.Batch).Runner.Prefixes = 4 })
 	client := s.client()
 	for _, c := range expected(t).Chats {
 		if c.Name != "note" && c.Name != "note late" && c.Name != "west" {

@@ -17,6 +17,7 @@ import (
 
 	"payload/mlx"
 	"payload/mlx/mlxthread/mlxthreadtest"
+	"payload/mlxrunner/generate"
 )
 
 // A few mixed requests at once; with PAYLOAD_TEST_ALL=1 many.
@@ -26,9 +27,9 @@ func TestSoak(t *testing.T) {
 		requests = 500
 	}
 	const concurrency, rounds = 8, 5
-	var engine *Solo
+	var engine *generate.Batch
 	s := openReal(t, tiny, func(o *Options) {
-		engine = o.Engine.(*Solo)
+		engine = o.Engine.(*generate.Batch)
 		engine.Runner.Prefixes = 4
 	})
 	old, err := mlx.SetCacheLimit(4 << 30) // or a leak would stay within the pool's limit
@@ -61,7 +62,7 @@ func TestSoak(t *testing.T) {
 		group.Wait()
 		now := k.idle(t)
 		t.Logf("after %d requests: %v; %v", (round+1)*requests/rounds, now, time.Since(start).Round(time.Millisecond))
-		if now.Active != first.Active || now.Cache > 1<<20 || now.kept > 8<<20 || now.goroutines > first.goroutines {
+		if now.Active != first.Active || now.Cache > 1<<20 || now.kept > 8<<20 || now.goroutines > first.goroutines+2 { // a connection may be on its way out
 			t.Errorf("after %d requests %v, at first %v", (round+1)*requests/rounds, now, first)
 		}
 	}
@@ -83,7 +84,7 @@ func TestSoak(t *testing.T) {
 // A soak is a server under load.
 type soak struct {
 	*site
-	engine   *Solo
+	engine   *generate.Batch
 	expected answers
 	drawn    sync.Map // the first answer to each request that draws
 	right    atomic.Int64

@@ -139,6 +139,18 @@ func forward(t *testing.T, s *mlx.Scope, m model.Model, tokens []int32, chunk in
 	return forwardWith(t, s, m, m.NewCache(), tokens, chunk)
 }
 
+// cache is an empty memory as the case has it.
+func (g golden) cache(t *testing.T, m model.Model) *cache.Cache {
+	t.Helper()
+	kv := m.NewCache()
+	if g.Packed != nil {
+		if err := kv.Pack(quant.Params{Mode: quant.Affine, Bits: g.Packed.Bits, Group: g.Packed.Group}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return kv
+}
+
 func forwardWith(t *testing.T, s *mlx.Scope, m model.Model, kv *cache.Cache, tokens []int32, chunk int) []float32 {
 	t.Helper()
 	defer kv.Free()
@@ -170,12 +182,7 @@ func TestLogitsOfMLXLM(t *testing.T) {
 			}
 			defer m.Close()
 			for _, chunk := range []int{24, 1, 7, 8, 9} {
-				kv := m.NewCache()
-				if g.Packed != nil {
-					if err := kv.Pack(quant.Params{Mode: quant.Affine, Bits: g.Packed.Bits, Group: g.Packed.Group}); err != nil {
-						t.Fatal(err)
-					}
-				}
+				kv := g.cache(t, m)
 				if text := mlxtest.Differ(forwardWith(t, s, m, kv, g.Tokens, chunk), g.Logits, mlxtest.Tolerance{Abs: 2e-4, Rel: 1e-4}); text != "" {
 					t.Errorf("chunks of %d: %s", chunk, text)
 				}
@@ -303,3 +310,50 @@ func TestRopesOfMLXLM(t *testing.T) {
 }
 
 func row(s *mlx.Scope, tokens []int32) *mlx.Array { return mlx.New(s, tokens, 1, len(tokens)) }
+
+// A batch of texts of different lengths has the logits that each has alone.
+func TestJoinedTextsHaveTheLogitsOfEach(t *testing.T) {
+	for _, g := range read(t).Cases {
+		t.Run(g.Name, func(t *testing.T) {
+			s := mlxtest.Scope(t)
+			m, err := model.Load(context.Background(), s, checkpoint(t, s, g), model.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			lengths := []int{3, 17, 9}
+			var rows []*cache.Cache
+			for _, n := range lengths {
+				kv := g.cache(t, m)
+				defer kv.Free()
+				kv.Expect(len(g.Tokens))
+				sub := s.Sub()
+				m.Forward(sub, mlx.New(sub, g.Tokens[:n], 1, n), kv)
+				if err := sub.Close(); err != nil {
+					t.Fatal(err)
+				}
+				rows = append(rows, kv)
+			}
+			vocabulary := len(g.Logits) / len(g.Tokens)
+			for step := range 7 {
+				var tokens []int32
+				var want []float32
+				for _, n := range lengths {
+					tokens = append(tokens, g.Tokens[n+step])
+					want = append(want, g.Logits[(n+step)*vocabulary:(n+step+1)*vocabulary]...)
+				}
+				sub := s.Sub()
+				got, err := mlx.Floats(sub, m.Forward(sub, mlx.New(sub, tokens, len(tokens), 1), cache.Join(rows...)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := sub.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if text := mlxtest.Differ(got, want, mlxtest.Tolerance{Abs: 2e-4, Rel: 1e-4}); text != "" {
+					t.Errorf("step %d: %s", step, text)
+				}
+			}
+		})
+	}
+}
