@@ -143,9 +143,8 @@ func (m *macFlags) service(v *voice.Voice) (*notary.Service, error) {
 
 // notarised is what the notary found, as --json prints it.
 type notarised struct {
-	Schema  string           `json:"schema"`
-	Archive string           `json:"archive"`
-	Outcome []notary.Outcome `json:"outcome"`
+	Schema string           `json:"schema"`
+	Notary []notary.Outcome `json:"notary"`
 }
 
 const notarySchema = "payload.notarize/v1"
@@ -207,7 +206,7 @@ func (m *macFlags) resumeNotary(ctx context.Context, a *app, out string) error {
 	}
 	outcomes, err := m.submit(ctx, a, archives)
 	if a.json && (err == nil || errors.As(err, new(*reported))) {
-		err = errors.Join(a.printJSON(notarised{notarySchema, filepath.Base(archives[0]), outcomes}), err)
+		err = errors.Join(a.printJSON(notarised{notarySchema, outcomes}), err)
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +48,16 @@ packages:
 // variant of two systems each.
 func macRepo(t *testing.T) string {
 	t.Helper()
+	return macRepoOf(t, func(lib string, amd64 bool) {
+		system := []string{"/usr/lib/libSystem.B.dylib"}
+		testkit.MachO{AMD64: amd64, Program: true, MacOS: [2]uint32{14, 0}, Needs: system}.File(t, filepath.Join(lib, "tool"))
+		testkit.MachO{AMD64: amd64, ID: "@rpath/libtoy.dylib", MacOS: [2]uint32{14, 0}, Needs: system}.File(t, filepath.Join(lib, "libtoy.dylib"))
+	})
+}
+
+// macRepoOf has a program and a library that compile puts into a folder.
+func macRepoOf(t *testing.T, compile func(lib string, amd64 bool)) string {
+	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Fatal("NOT RUN: git is not on PATH")
 	}
@@ -63,8 +74,10 @@ func macRepo(t *testing.T) string {
 		at := func(name string) string { return filepath.Join(lib, filepath.FromSlash(name)) }
 		macOS := [2]uint32{14, 0}
 		if preset != "arm26" {
-			testkit.MachO{AMD64: preset == "amd", Program: true, MacOS: macOS, Needs: system}.File(t, at("tool"))
-			testkit.MachO{AMD64: preset == "amd", ID: "@rpath/libtoy.dylib", MacOS: macOS, Needs: system}.File(t, at("libtoy.dylib"))
+			if err := os.MkdirAll(lib, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			compile(lib, preset == "amd")
 			if err := os.WriteFile(at("LICENSE"), []byte("MIT\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -97,18 +110,18 @@ func macRepo(t *testing.T) string {
 	return dir
 }
 
-// payloadIn runs the command line on a repository in this process.
+// payloadIn runs the command line in this process.
 func payloadIn(dir string, args ...string) (code int, stdout, stderr string) {
 	var out, voice bytes.Buffer
 	code = Main(append([]string{"-C", dir}, args...), strings.NewReader(""), &out, &voice)
 	return code, out.String(), voice.String()
 }
 
-// unpacked is the .zip of the release, laid out by another program.
+// unpacked is the archive of the release, laid out by another program.
 func unpacked(t *testing.T, dir string) string {
 	t.Helper()
 	to := t.TempDir()
-	archives, err := filepath.Glob(filepath.Join(dir, "dist", "release", "*.tgz"))
+	archives, err := filepath.Glob(filepath.Join(dir, "dist", "release", "*-base.tgz"))
 	if err != nil || len(archives) != 1 {
 		t.Fatalf("archives %v, %v", archives, err)
 	}
@@ -249,6 +262,49 @@ func TestPackageDarwinTools(t *testing.T) {
 	}
 }
 
+// Debug information goes to an archive of its own where there are tools that take
+// it out; elsewhere it is told where it stays.
+func TestPackageDarwinDebug(t *testing.T) {
+	src := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(src, []byte("package main\n\nfunc main() { println(1) }\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dir := macRepoOf(t, func(lib string, amd64 bool) {
+		arch := "arm64"
+		if amd64 {
+			arch = "amd64"
+		}
+		cmd := exec.Command("go", "build", "-o", filepath.Join(lib, "tool"), src)
+		cmd.Env = append(os.Environ(), "GOOS=darwin", "GOARCH="+arch, "CGO_ENABLED=0", "GOFLAGS=")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("go build: %v\n%s", err, out)
+		}
+	})
+	// Go signs for Apple silicon alone.
+	code, _, voice := payloadIn(dir, "package", "darwin", "--allow-unverified")
+	if code != exitDone || runtime.GOOS == "linux" && !strings.Contains(voice, "debug information stays in tool: taking it out needs macOS's tools") {
+		t.Errorf("exit %d\n%s", code, voice)
+	}
+	bin := t.TempDir()
+	for name, script := range map[string]string{"dsymutil": `mkdir -p "$3/Contents/Resources/DWARF" && echo dwarf >"$3/Contents/Resources/DWARF/tool"`, "strip": `test "$1" = -S && test -s "$2"`, "llvm-strip": `test "$1" = -S && test -s "$2"`, "lipo": "true"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	code, _, voice = payloadIn(dir, "package", "darwin", "--allow-unverified")
+	if code != exitDone || !strings.Contains(voice, "debug information of 1 files goes to payload-darwin-universal-base-dSYM.tgz") {
+		t.Errorf("exit %d\n%s", code, voice)
+	}
+	out, err := exec.Command("tar", "-tzf", filepath.Join(dir, "dist", "release", "payload-darwin-universal-base-dSYM.tgz")).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "tool.dSYM/Contents/Resources/DWARF/tool") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if sums, err := os.ReadFile(filepath.Join(dir, "dist", "release", "SHA256SUMS")); err != nil || !strings.Contains(string(sums), "-dSYM.tgz") {
+		t.Errorf("%s, %v", sums, err)
+	}
+}
+
 // certificate is one that calls itself Developer ID, in a file.
 func certificate(t *testing.T) string {
 	t.Helper()
@@ -316,7 +372,7 @@ func TestPackageDarwinNotarised(t *testing.T) {
 		t.Errorf("exit %d, %d submissions\n%s", code, service.Submits, voice)
 	}
 	var got notarised
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil || got.Schema != notarySchema || len(got.Outcome) != 1 || got.Outcome[0].Status != "Invalid" {
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || got.Schema != notarySchema || len(got.Notary) != 1 || got.Notary[0].Status != "Invalid" || got.Notary[0].Archive != "payload-darwin-universal-base.zip" {
 		t.Errorf("%v\n%s", err, stdout)
 	}
 	if code, _, voice := payloadIn(dir, "package", "darwin", "--resume"); code != exitFailed || !strings.Contains(voice, "no notarisation was left open") {

@@ -40,12 +40,16 @@ type Options struct {
 	Timestamp    string // URL of a time-stamping authority (RFC 3161); empty: none
 }
 
-// Kind says in words what a signature is.
+// Kind says in words what a signature is: developer-id is one that Apple issued
+// the certificate for.
 func (o Options) Kind() string {
-	if o.Identity == nil && o.Keychain == "" {
-		return "adhoc"
+	switch {
+	case o.Keychain != "" || o.Identity != nil && o.Identity.DeveloperID():
+		return "developer-id"
+	case o.Identity != nil:
+		return "certificate"
 	}
-	return "developer-id"
+	return "adhoc"
 }
 
 // Signed is one file that was signed.

@@ -305,6 +305,7 @@ func TestRefused(t *testing.T) {
 		want string
 	}{
 		{"no room for the command", Options{}, func(t *testing.T, dir string) {
+			t.Helper()
 			data := read1(t, filepath.Join(dir, "lib", "plain"))
 			m, err := machofile.Thin(data)
 			if err != nil {
@@ -321,11 +322,13 @@ func TestRefused(t *testing.T) {
 		{"entitlements for no program", Options{Entitlements: map[string]Entitlements{"lib/plain": {"x": true}}}, nil, "signing lib/plain: entitlements are declared for it"},
 		{"entitlements of another kind", Options{Entitlements: map[string]Entitlements{"tool": {"x": 1.5}}}, nil, "the entitlement x is neither"},
 		{"a bundle", Options{}, func(t *testing.T, dir string) {
+			t.Helper()
 			if err := os.Mkdir(filepath.Join(dir, "X.framework"), 0o755); err != nil {
 				t.Fatal(err)
 			}
 		}, "X.framework: it is a bundle"},
 		{"damaged", Options{}, func(t *testing.T, dir string) {
+			t.Helper()
 			data := read1(t, filepath.Join(dir, "lib", "libfat.dylib"))
 			if err := os.WriteFile(filepath.Join(dir, "lib", "libfat.dylib"), data[:len(data)/2], 0o755); err != nil {
 				t.Fatal(err)

@@ -120,15 +120,21 @@ func (o Options) sign(ctx context.Context, j *pack.Job) error {
 const debugEnding = "-dSYM.tgz"
 
 // debugInformation moves DWARF into .dSYM bundles and an archive of their own.
-// That takes dsymutil and strip of a Mac; elsewhere it is said what is left in.
+// That takes dsymutil, lipo and strip of a Mac; elsewhere it is said what is left in.
 func debugInformation(ctx context.Context, j *pack.Job) error {
 	holds, err := withDebugInformation(j.Payload)
 	if err != nil || len(holds) == 0 {
 		return err
 	}
-	if _, err := run.LookPath("dsymutil"); err != nil {
-		j.Say("debug information stays in %s: only macOS's dsymutil takes it out", strings.Join(holds, ", "))
-		return nil
+	strip := "strip"
+	if runtime.GOOS != "darwin" {
+		strip = "llvm-strip" // GNU's knows nothing of Mach-O
+	}
+	for _, tool := range []string{"dsymutil", "lipo", strip} { // dsymutil starts lipo for universal files
+		if _, err := run.LookPath(tool); err != nil {
+			j.Say("debug information stays in %s: taking it out needs macOS's tools, and %v", strings.Join(holds, ", "), err)
+			return nil
+		}
 	}
 	root := filepath.Join(j.Work, "dsym")
 	for _, file := range holds {
@@ -137,7 +143,7 @@ func debugInformation(ctx context.Context, j *pack.Job) error {
 		if err := os.MkdirAll(filepath.Dir(bundle), 0o755); err != nil {
 			return err
 		}
-		for _, args := range [][]string{{"dsymutil", full, "-o", bundle}, {"strip", "-S", full}} {
+		for _, args := range [][]string{{"dsymutil", full, "-o", bundle}, {strip, "-S", full}} {
 			if _, err := run.Do(ctx, run.Cmd{Args: args}); err != nil {
 				return fmt.Errorf("taking debug information out of %s: %w", file, err)
 			}

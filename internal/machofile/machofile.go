@@ -303,8 +303,9 @@ func (m *Image) DebugInfo() int64 {
 	return 0
 }
 
-// begins is the offset of the first byte of the file that is content.
-func (m *Image) begins() int {
+// ContentStart is the offset of the first byte of the file that is content, behind
+// the load commands and the room that they have.
+func (m *Image) ContentStart() int {
 	first := uint64(len(m.data))
 	for _, s := range m.Segments() {
 		if s.Offset > 0 && s.Size > 0 {
@@ -325,7 +326,7 @@ func (m *Image) begins() int {
 func (m *Image) replace(at, size int, b []byte) error {
 	end := m.end()
 	grows := len(b) - size
-	if room := m.begins() - end; grows > room {
+	if room := m.ContentStart() - end; grows > room {
 		return &RoomError{Needs: grows, Room: max(room, 0)}
 	}
 	if grows > 0 && len(bytes.Trim(m.data[end:end+grows], "\x00")) > 0 {
@@ -369,7 +370,7 @@ func (m *Image) AddRpath(path string) error { return m.add(withPath(cmdRpath, ni
 // as rename says; a name that it gives back as it was is left alone. Nothing is
 // changed where one of them has no room.
 func (m *Image) Rename(rename func(name string, own bool) string) (changed bool, err error) {
-	before := bytes.Clone(m.data[:m.begins()])
+	before := bytes.Clone(m.data[:m.ContentStart()])
 	for i := range m.commands() {
 		c := m.commands()[i] // an earlier one may have moved it
 		if c.kind != cmdIDDylib && !isDylib(c.kind) {

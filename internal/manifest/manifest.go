@@ -82,7 +82,7 @@ type Package struct {
 
 // Signing is how the Mach-O files of an archive were signed.
 type Signing struct {
-	Kind      string `json:"kind"`           // adhoc or developer-id
+	Kind      string `json:"kind"`           // adhoc, certificate or developer-id
 	Team      string `json:"team,omitempty"` // of the certificate
 	Runtime   bool   `json:"hardened_runtime,omitempty"`
 	Timestamp string `json:"timestamp,omitempty"` // the authority

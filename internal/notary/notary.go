@@ -89,6 +89,7 @@ type Issue struct {
 
 // Outcome is what the notary found.
 type Outcome struct {
+	Archive string  `json:"archive"` // file name
 	ID      string  `json:"id"`
 	Status  string  `json:"status"`
 	Summary string  `json:"summary"`
@@ -360,7 +361,7 @@ func passing(ctx context.Context, err error) bool {
 
 // decided fetches the log, keeps it beside the archive, and writes down the end.
 func (s *Service) decided(ctx context.Context, archive string, state State, status string) (Outcome, error) {
-	out := Outcome{ID: state.ID, Status: status, Issues: []Issue{}}
+	out := Outcome{Archive: state.Archive, ID: state.ID, Status: status, Issues: []Issue{}}
 	var r reply
 	doing := fmt.Sprintf("asking for the log of submission %s", state.ID)
 	if err := s.ask(ctx, http.MethodGet, "/submissions/"+url.PathEscape(state.ID)+"/logs", nil, doing, &r); err != nil {
