@@ -78,7 +78,7 @@ func checkSymbols(res *Result, sys platform, objects []*object) {
 			switch {
 			case sys.systemLibrary(imp.Library):
 			case imp.Version == "":
-				if !exported(scope, imp.Name) && !ofSystem(sys, scope, imp.Name) {
+				if !exported(scope, imp.Name) && !unversioned(o) && !ofSystem(sys, scope, imp.Name) {
 					missing = append(missing, demangle.Filter(imp.Name))
 				}
 			case !slices.ContainsFunc(scope, func(l *object) bool { return l.symbols.versions[imp.Version] }):
@@ -99,6 +99,10 @@ func checkSymbols(res *Result, sys platform, objects []*object) {
 func exported(scope []*object, name string) bool {
 	return slices.ContainsFunc(scope, func(o *object) bool { return o.symbols.exports[name] })
 }
+
+// unversioned says whether a file asks the system's libraries for symbols by name
+// alone, as Go's linker has it: which they are can't be told then.
+func unversioned(o *object) bool { return len(o.system) > 0 && len(o.symbols.needs) == 0 }
 
 // ofSystem says whether a symbol without a version is one that a library of the
 // system in the scope is known to have.
