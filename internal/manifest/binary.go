@@ -3,6 +3,7 @@ package manifest
 import (
 	"debug/elf"
 	"debug/macho"
+	"debug/pe"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -11,7 +12,7 @@ import (
 	"github.com/hashicorp/go-version"
 )
 
-// Inspect tells the architecture and floor of an ELF or Mach-O file; both are
+// Inspect tells the architecture and floor of an ELF, Mach-O or PE file; both are
 // empty for anything else, a damaged binary included.
 func Inspect(r io.ReaderAt) (string, *Floor) {
 	var magic [4]byte
@@ -40,7 +41,36 @@ func Inspect(r io.ReaderAt) (string, *Floor) {
 		defer func() { _ = f.Close() }()
 		return machoArch(f.Cpu), orNil(&Floor{MacOS: machoMinimum(f)})
 	}
+	if IsPE(r) {
+		if f, err := pe.NewFile(r); err == nil {
+			return peArch(f.Machine), nil
+		}
+	}
 	return "", nil
+}
+
+// IsPE says whether a file begins as a program or library for Windows does: a
+// program for DOS that says where the other one begins.
+func IsPE(r io.ReaderAt) bool {
+	var head [0x40]byte
+	if _, err := r.ReadAt(head[:], 0); err != nil || string(head[:2]) != "MZ" {
+		return false
+	}
+	var magic [4]byte
+	_, err := r.ReadAt(magic[:], int64(binary.LittleEndian.Uint32(head[0x3c:])))
+	return err == nil && string(magic[:]) == "PE\x00\x00"
+}
+
+func peArch(machine uint16) string {
+	switch machine {
+	case pe.IMAGE_FILE_MACHINE_AMD64:
+		return "amd64"
+	case pe.IMAGE_FILE_MACHINE_ARM64:
+		return "arm64"
+	case pe.IMAGE_FILE_MACHINE_I386:
+		return "386"
+	}
+	return fmt.Sprintf("machine %#x", machine)
 }
 
 // ELFArch is an ELF machine in Go's words, or the ELF constant's name for one

@@ -114,7 +114,7 @@ func checkFloors(res *Result, objects []*object, images []*image, t target) {
 }
 
 // systemNeeds are the libraries that files need from outside the payload.
-func systemNeeds(objects []*object, images []*image) []string {
+func systemNeeds(objects []*object, images []*image, dlls []*dll) []string {
 	var names []string
 	for _, o := range objects {
 		names = append(names, o.system...)
@@ -123,6 +123,13 @@ func systemNeeds(objects []*object, images []*image) []string {
 		for _, name := range m.needed {
 			if ofMacOS(name) {
 				names = append(names, name)
+			}
+		}
+	}
+	for _, d := range dlls {
+		for _, name := range d.needed {
+			if ofWindows(platforms["windows"], name) {
+				names = append(names, strings.ToLower(name))
 			}
 		}
 	}

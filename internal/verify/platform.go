@@ -54,6 +54,30 @@ var platforms = map[string]platform{
 			"*/libvulkan_*.so", "*/libdrm*.so.*", "*/libLLVM*.so*", "*/libGLX_nvidia.so.*",
 		},
 	},
+	// By their names in small letters.
+	"windows": {
+		libraries: map[string]string{
+			"advapi32.dll": "Windows", "bcrypt.dll": "Windows", "bcryptprimitives.dll": "Windows", "cfgmgr32.dll": "Windows",
+			"combase.dll": "Windows", "crypt32.dll": "Windows", "dbghelp.dll": "Windows", "dnsapi.dll": "Windows",
+			"dxcore.dll": "Windows", "dxgi.dll": "Windows", "d3d12.dll": "Windows", "gdi32.dll": "Windows",
+			"iphlpapi.dll": "Windows", "kernel32.dll": "Windows", "kernelbase.dll": "Windows", "msvcrt.dll": "Windows",
+			"ncrypt.dll": "Windows", "ntdll.dll": "Windows", "ole32.dll": "Windows", "oleaut32.dll": "Windows",
+			"pdh.dll": "Windows", "powrprof.dll": "Windows", "psapi.dll": "Windows", "rpcrt4.dll": "Windows",
+			"secur32.dll": "Windows", "setupapi.dll": "Windows", "shell32.dll": "Windows", "shlwapi.dll": "Windows",
+			"synchronization.dll": "Windows", "ucrtbase.dll": "Windows", "user32.dll": "Windows", "userenv.dll": "Windows",
+			"version.dll": "Windows", "winhttp.dll": "Windows", "wininet.dll": "Windows", "winmm.dll": "Windows", "ws2_32.dll": "Windows",
+			"msvcp140.dll":       "Visual C++'s redistributable, which an installer brings",
+			"vcruntime140.dll":   "Visual C++'s redistributable, which an installer brings",
+			"vcruntime140_1.dll": "Visual C++'s redistributable, which an installer brings",
+			"vcomp140.dll":       "Visual C++'s redistributable, which an installer brings",
+			"nvcuda.dll":         "comes with the NVIDIA driver, must match it",
+			"nvml.dll":           "comes with the NVIDIA driver, must match it",
+			"amdhip64_6.dll":     "comes with the AMD driver",
+			"amdhip64_7.dll":     "comes with the AMD driver",
+			"vulkan-1.dll":       "the Vulkan loader, comes with drivers",
+			"opencl.dll":         "the OpenCL loader, comes with drivers",
+		},
+	},
 }
 
 // systemLibrary says whether name is declared as the system's.

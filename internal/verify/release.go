@@ -42,7 +42,7 @@ func ReadRelease(ctx context.Context, name, dir string) (*Release, error) {
 		return nil, &FolderError{Dir: name, Err: err}
 	}
 	checkClosure(&res, dir, files, objects, d.relies())
-	return &Release{Name: name, Files: files, Floors: floorsOf(files), System: systemNeeds(objects, images)}, ctx.Err()
+	return &Release{Name: name, Files: files, Floors: floorsOf(files), System: systemNeeds(objects, images, readDLLs(&res, dir, files))}, ctx.Err()
 }
 
 func floorsOf(files []manifest.File) map[string]manifest.Floor {

@@ -63,6 +63,7 @@ var rules = []report.Rule{
 	{ID: "symbols.undefined", Title: "Nothing that a file loads has a symbol that it needs", Help: "The library is another version than the one linked with: build both together."},
 	{ID: "symbols.version", Title: "A library does not define a version of symbols that is needed", Help: "Build both together."},
 	{ID: "elf.unreadable", Title: "An ELF file is damaged", Help: "Build again."},
+	{ID: "pe.unreadable", Title: "A program or library for Windows is damaged", Help: "Build again."},
 	{ID: "floor.glibc", Title: "A file needs a newer glibc than is to be enough", Help: "Build on an older system, or without the symbol that is named."},
 	{ID: "floor.glibcxx", Title: "A file needs a newer libstdc++ than is to be enough", Help: "Build with an older compiler, or link libstdc++ statically."},
 	{ID: "headers.missing", Title: "A library compiles at run time, and a header that it includes is not there", Help: "Stage the toolkit's headers."},

@@ -38,15 +38,17 @@ func static(res *Result, o Options) ([]manifest.File, error) {
 	checkLinks(res, got)
 	objects := readObjects(res, o.Dir, got)
 	images := readImages(res, o.Dir, got)
-	res.Static.ELF, res.Static.MachO = len(objects), len(images)
+	dlls := readDLLs(res, o.Dir, got)
+	res.Static.ELF, res.Static.MachO, res.Static.PE = len(objects), len(images), len(dlls)
 	checkArch(res, got, o.Program, d.declaredArch())
 	checkClosure(res, o.Dir, got, objects, d.relies())
 	checkFloors(res, objects, images, t)
 	checkImages(res, o.Dir, images, got, t)
+	checkDLLs(res, got, dlls)
 	checkHeaders(res, got, objects)
 	checkVariants(res, kinds[o.Kind], o.Variants, got)
 	checkBudgets(res, got, o.Budgets)
-	res.Static.System = systemNeeds(objects, images)
+	res.Static.System = systemNeeds(objects, images, dlls)
 	if o.Against != nil {
 		compare(res, o.Against, got, o.Growth)
 	}
@@ -61,6 +63,9 @@ func static(res *Result, o Options) ([]manifest.File, error) {
 func complete(s Static) string {
 	if s.MachO > 0 && s.ELF == 0 {
 		return fmt.Sprintf("%d Mach-O files complete and signed, for macOS %s", s.MachO, s.Floor.MacOS)
+	}
+	if s.PE > 0 && s.ELF == 0 {
+		return fmt.Sprintf("%d PE files complete", s.PE)
 	}
 	text := fmt.Sprintf("%d ELF files complete", s.ELF)
 	for _, n := range s.Floors {
@@ -111,6 +116,7 @@ func compareWithManifest(res *Result, d described, got []manifest.File) {
 		case f.Executable != want.Executable && runtime.GOOS != "windows":
 			res.static("files.mode", want.Path, want.Path+" lost or gained its executable bit",
 				fmt.Sprintf("executable %t, %s says %t", f.Executable, manifest.Name, want.Executable), want.Path)
+		case want.Arch == "" && want.Floor == nil && isPE(f): // was not written always
 		case f.Arch != want.Arch || floorOf(f) != floorOf(want):
 			res.static("manifest.untrue", want.Path, fmt.Sprintf("%s says of %s what it is not", manifest.Name, want.Path),
 				fmt.Sprintf("it is for %s and needs %s; %s says %s, %s", orNothing(f.Arch), floorOf(f), manifest.Name, orNothing(want.Arch), floorOf(want)), want.Path)
@@ -121,6 +127,10 @@ func compareWithManifest(res *Result, d described, got []manifest.File) {
 			res.static("files.extra", f.Path, f.Path+" is not in "+manifest.Name, "", f.Path)
 		}
 	}
+}
+
+func isPE(f manifest.File) bool {
+	return slices.Contains([]string{".dll", ".exe"}, strings.ToLower(path.Ext(f.Path)))
 }
 
 func floorOf(f manifest.File) string {

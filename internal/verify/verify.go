@@ -73,6 +73,7 @@ type Static struct {
 	Bytes int64          `json:"bytes"`
 	ELF   int            `json:"elf"`
 	MachO int            `json:"macho"` // one for each architecture of a file
+	PE    int            `json:"pe"`
 	Arch  string         `json:"arch,omitempty"`
 	Floor manifest.Floor `json:"floor"`
 	// Floors say what each floor comes from; System are the libraries that the
