@@ -45,14 +45,14 @@ const shardSize = 5_000_000_000
 
 // Result is what was made.
 type Result struct {
-	Architecture string            `json:"architecture"`
-	DType        safetensors.DType `json:"dtype"` // "" where tensors kept several
-	Quantisation string            `json:"quantisation"`
-	Tensors      int               `json:"tensors"`
-	Quantised    int               `json:"quantised"` // matrices
-	Parameters   int64             `json:"parameters"`
-	Bytes        int64             `json:"bytes"`
-	Files        []string          `json:"files"`
+	Architecture string   `json:"architecture"`
+	DType        string   `json:"dtype"`        // "" where tensors kept several
+	Quantisation string   `json:"quantisation"` // "" for none
+	Tensors      int      `json:"tensors"`
+	Quantised    int      `json:"quantised"` // matrices
+	Parameters   int64    `json:"parameters"`
+	Bytes        int64    `json:"bytes"`
+	Files        []string `json:"files"`
 }
 
 // A SourceError says why a source can't be imported, and what helps.
@@ -149,8 +149,9 @@ func write(ctx context.Context, s *source, dir string, o Options) (Result, error
 	if err != nil {
 		return Result{}, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, model.ConfigName), config, 0o644); err != nil {
-		return Result{}, fmt.Errorf("writing the config: %w", err)
+	s.files[model.ConfigName] = func(w io.Writer) error {
+		_, err := w.Write(config)
+		return err
 	}
 	for name, give := range s.files {
 		if err := writeFile(filepath.Join(dir, name), give); err != nil {
@@ -165,7 +166,11 @@ func writeFile(path string, give func(io.Writer) error) error {
 	if err != nil {
 		return fmt.Errorf("writing a file of the checkpoint: %w", err)
 	}
-	if err := errors.Join(give(f), f.Close()); err != nil {
+	err = give(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
@@ -189,14 +194,6 @@ func (p *plan) configText(s *source) ([]byte, error) {
 
 // names are those of config.json.
 var names = map[safetensors.DType]string{safetensors.F32: "float32", safetensors.F16: "float16", safetensors.BF16: "bfloat16"}
-
-// DTypeName is how config.json calls a type; "stored" for "", where tensors kept their own.
-func DTypeName(d safetensors.DType) string {
-	if name, ok := names[d]; ok {
-		return name
-	}
-	return "stored"
-}
 
 // ParseDType reads float32, float16 or bfloat16.
 func ParseDType(name string) (safetensors.DType, error) {

@@ -185,7 +185,7 @@ func TestBands(t *testing.T) {
 func TestFolder(t *testing.T) {
 	folder := filepath.Join(tiny, "safetensors")
 	dir, r := run(t, folder, Options{})
-	if r.DType != safetensors.F16 || r.Quantisation != "" {
+	if r.DType != "float16" || r.Quantisation != "" {
 		t.Errorf("%+v", r)
 	}
 	want := floats(t, folder)

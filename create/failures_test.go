@@ -45,10 +45,14 @@ func TestRefusedGGUF(t *testing.T) {
 		"no tokens":    {func(w *written) { delete(w.meta, "tokenizer.ggml.tokens") }, "the tokenizer: the file holds none"},
 		"tokenizer":    {func(w *written) { w.meta["tokenizer.ggml.model"] = "bert" }, `the kind "bert" is not known`},
 		"types":        {func(w *written) { w.meta["tokenizer.ggml.token_type"] = []int{1} }, "40 tokens have 1 types"},
-		"bos":          {func(w *written) { w.meta["tokenizer.ggml.bos_token_id"] = 40 }, "bos_token_id is 40 of 40 tokens"},
-		"eos":          {func(w *written) { delete(w.meta, "tokenizer.ggml.eos_token_id") }, "no token is named that ends a text"},
-		"merges":       {func(w *written) { w.meta["tokenizer.ggml.merges"] = []string{"ab"} }, "merge 1"},
-		"infinity":     {func(w *written) { w.tensors[3][5] = float32(math.Inf(1)) }, "holds +Inf in row"},
+		"rows": {func(w *written) {
+			w.meta["tokenizer.ggml.tokens"] = append(w.meta["tokenizer.ggml.tokens"].([]string), "zz")
+			w.meta["tokenizer.ggml.token_type"] = append(w.meta["tokenizer.ggml.token_type"].([]int), 1)
+		}, "41 tokens, token_embd.weight rows for 40"},
+		"bos":      {func(w *written) { w.meta["tokenizer.ggml.bos_token_id"] = 40 }, "bos_token_id is 40 of 40 tokens"},
+		"eos":      {func(w *written) { delete(w.meta, "tokenizer.ggml.eos_token_id") }, "no token is named that ends a text"},
+		"merges":   {func(w *written) { w.meta["tokenizer.ggml.merges"] = []string{"ab"} }, "merge 1"},
+		"infinity": {func(w *written) { w.tensors[3][5] = float32(math.Inf(1)) }, "holds +Inf in row"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := llama.asGGUF("llama")

@@ -234,6 +234,9 @@ func fromGGUF(file *gguf.File) (*source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the tokenizer: %w", err)
 	}
+	if rows := c["vocab_size"].(int64); int64(len(v.tokens)) > rows {
+		return nil, fmt.Errorf("the tokenizer has %d tokens, token_embd.weight rows for %d", len(v.tokens), rows)
+	}
 	c["bos_token_id"], c["eos_token_id"] = v.bosID(), v.ends()
 	for name, value := range v.files(m.number("context_length")) {
 		text, err := json.MarshalIndent(value, "", "  ")

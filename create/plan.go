@@ -111,7 +111,7 @@ func part(name string, d safetensors.DType, shape ...int64) safetensors.Tensor {
 }
 
 func (p *plan) result(s *source) Result {
-	r := Result{Architecture: s.kind, DType: p.dtype, Bytes: p.total}
+	r := Result{Architecture: s.kind, DType: names[p.dtype], Bytes: p.total}
 	if !p.quant.None() {
 		r.Quantisation = p.quant.Default.String()
 	}

@@ -64,8 +64,11 @@ func runCreate(ctx context.Context, a *app, o createOptions) error {
 		return printJSON(a.stdout, createReport{"mlxrunner.create/v1", o.src, o.dst, made})
 	}
 	kind, files := made.Quantisation, "files"
-	if kind == "" {
-		kind = create.DTypeName(made.DType)
+	switch {
+	case kind == "" && made.DType == "":
+		kind = "stored"
+	case kind == "":
+		kind = made.DType
 	}
 	if len(made.Files) == 1 {
 		files = "file"

@@ -99,7 +99,7 @@ func TestCreate(t *testing.T) {
 	code, out, err = mlxrunner("", "create", tiny, dir, "--force", "--quantize", "affine:8:64", "--json")
 	var r createReport
 	if e := json.Unmarshal([]byte(out), &r); e != nil || code != exitDone || err != "" || !strings.HasPrefix(out, `{"schema":"mlxrunner.create/v1","source":`) ||
-		r.Quantised != 23 || r.Quantisation != "affine:8:64" || r.DType != "F16" || r.Path != dir {
+		r.Quantised != 23 || r.Quantisation != "affine:8:64" || r.DType != "float16" || r.Path != dir {
 		t.Errorf("%d, %s, %s, %v", code, out, err, e)
 	}
 	code, out, err = mlxrunner("", "run", "--model", dir, "--prompt", "The harbour of Senn wakes", "--max-tokens", "12")

@@ -113,6 +113,10 @@ func (s *scanner) pass() {
 			s.at++
 		}
 	}
+	if s.at >= len(s.text) {
+		s.at = len(s.text)
+		s.fail("the end of a string")
+	}
 }
 
 // number reads a whole number.
@@ -137,7 +141,9 @@ func (s *scanner) skip() json.RawMessage {
 	for s.err == nil && s.at < len(s.text) {
 		switch s.text[s.at] {
 		case '"':
-			s.pass()
+			if s.pass(); s.err != nil {
+				return nil
+			}
 		case '{', '[':
 			depth++
 		case '}', ']':
