@@ -163,17 +163,31 @@ func newBPE(keys map[string]json.RawMessage) (model, error) {
 func (m *bpe) readMerges(text []byte) error {
 	m.merges = make(map[pair]merge, 2*len(m.ids)) // a token has one or two
 	var joined []byte
+	last := 0
 	return scanMerges(text, func(rank int, left, right []byte) error {
 		a, okLeft := m.ids[string(left)]
 		b, okRight := m.ids[string(right)]
 		joined = append(append(joined[:0], left...), bytes.TrimPrefix(right, []byte(m.prefix))...)
-		id, ok := m.ids[string(joined)]
+		id, ok := m.near(last, joined)
+		last = id
 		if !okLeft || !okRight || !ok {
 			return fmt.Errorf("%q and %q to %q: not all are in the vocabulary", left, right, joined)
 		}
 		m.merges[pairOf(a, b)] = merge{int32(rank), int32(id)}
 		return nil
 	})
+}
+
+// near finds a token's id. Most merges give the token of the one before, or the
+// next: a look there is cheaper than one in a map.
+func (m *bpe) near(id int, token []byte) (int, bool) {
+	for _, guess := range []int{id, id + 1} {
+		if guess < len(m.tokens) && len(token) > 0 && m.tokens[guess] == string(token) {
+			return guess, true
+		}
+	}
+	found, ok := m.ids[string(token)]
+	return found, ok
 }
 
 func (m *bpe) encode(text string, ids []int) ([]int, error) {
