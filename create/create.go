@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -126,8 +127,14 @@ func Run(ctx context.Context, src, dst string, o Options) (Result, error) {
 	return r, out.finish()
 }
 
+// sources is what can be imported, as a hint.
+const sources = "name a folder with config.json, tokenizer.json and model*.safetensors, or a GGUF file"
+
 func open(src string) (*source, error) {
 	info, err := os.Stat(src)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &SourceError{src, "there is nothing of that name", sources}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("looking at what is to be imported: %w", err)
 	}

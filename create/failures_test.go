@@ -106,6 +106,13 @@ func TestRefusedFolder(t *testing.T) {
 		"tokenizer": {func(dir string) error { return os.Remove(filepath.Join(dir, "tokenizer.json")) }, "it has no tokenizer.json"},
 		"weights":   {func(dir string) error { return os.Remove(filepath.Join(dir, "model.safetensors")) }, "no model*.safetensors"},
 		"config":    {func(dir string) error { return os.Remove(filepath.Join(dir, model.ConfigName)) }, "config.json"},
+		"banks": {func(dir string) error {
+			w, err := safetensors.Create(filepath.Join(dir, "model-2.safetensors"), []safetensors.Tensor{part("model.layers.0.mlp.experts.gate_up_proj", safetensors.F32, 1, 1, 1)}, nil)
+			if err == nil {
+				_, err = w.To("model.layers.0.mlp.experts.gate_up_proj").Write(make([]byte, 4))
+			}
+			return errors.Join(err, w.Close())
+		}, "the tensor model.layers.0.mlp.experts.gate_up_proj[1 1 1] holds several matrices"},
 		"truncated": {func(dir string) error { return os.Truncate(filepath.Join(dir, "model.safetensors"), 100_000) }, "it is truncated"},
 	} {
 		t.Run(name, func(t *testing.T) {

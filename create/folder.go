@@ -23,6 +23,9 @@ func openFolder(dir string) (*source, error) {
 		return refuse("it holds an adapter (LoRA), which is no model of its own",
 			"merge it into the model that it was trained on, then create from the merged folder; peft does it by merge_and_unload and save_pretrained, mlx-lm by mlx_lm.fuse")
 	}
+	if !has(dir, model.ConfigName) {
+		return refuse("it has no "+model.ConfigName, sources)
+	}
 	config, err := model.ReadConfig(dir)
 	if err != nil {
 		return nil, fmt.Errorf("importing %s: %w", dir, err)
@@ -121,6 +124,9 @@ func (s *source) take(weights *safetensors.Checkpoint) error {
 		stored, file, _ := weights.Tensor(name)
 		if _, ok := names[stored.DType]; !ok {
 			return fmt.Errorf("the tensor %s is %s; F32, F16 and BF16 can be imported", name, stored.DType)
+		}
+		if len(stored.Shape) > 2 && !strings.HasSuffix(name, ".weight") {
+			return fmt.Errorf("the tensor %s%v holds several matrices in an order that is not known", name, stored.Shape)
 		}
 		t := fromFile(stored, file)
 		joined, number, ok := expert(name)

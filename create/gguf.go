@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math"
 	"slices"
@@ -188,6 +189,10 @@ func (m *metadata) text(key string) string {
 // openGGUF reads a GGUF file.
 func openGGUF(path string) (*source, error) {
 	file, err := gguf.Open(path)
+	var system *fs.PathError
+	if err != nil && !errors.As(err, &system) {
+		return nil, &SourceError{path, err.Error(), "fetch the file again: it is damaged, or no GGUF file"}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("importing: %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"math"
 	"math/bits"
 	"os"
+	"path/filepath"
 )
 
 // Magic is what a file begins with.
@@ -74,7 +75,7 @@ func Open(path string) (*File, error) {
 		header, err = Read(f, info.Size())
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("reading %s: %w", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("reading the header of %s: %w", filepath.Base(path), err), f.Close())
 	}
 	return &File{Header: header, Path: path, f: f}, nil
 }
