@@ -204,12 +204,27 @@ func ggufName(name, arch string) string {
 		behind = "post_attention_norm"
 	}
 	for _, pair := range [][2]string{
-		{"model.layers.", "blk."}, {"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"}, {"lm_head", "output"},
-		{"input_layernorm", "attn_norm"}, {"post_attention_layernorm", behind}, {"pre_feedforward_layernorm", before}, {"post_feedforward_layernorm", "post_ffw_norm"},
-		{"self_attn.q_proj", "attn_q"}, {"self_attn.k_proj", "attn_k"}, {"self_attn.v_proj", "attn_v"}, {"self_attn.o_proj", "attn_output"},
-		{"self_attn.q_norm", "attn_q_norm"}, {"self_attn.k_norm", "attn_k_norm"},
-		{"mlp.switch_mlp.gate_proj", "ffn_gate_exps"}, {"mlp.switch_mlp.up_proj", "ffn_up_exps"}, {"mlp.switch_mlp.down_proj", "ffn_down_exps"},
-		{"mlp.gate_proj", "ffn_gate"}, {"mlp.up_proj", "ffn_up"}, {"mlp.down_proj", "ffn_down"}, {"mlp.gate.", "ffn_gate_inp."},
+		{"model.layers.", "blk."},
+		{"model.embed_tokens", "token_embd"},
+		{"model.norm", "output_norm"},
+		{"lm_head", "output"},
+		{"input_layernorm", "attn_norm"},
+		{"post_attention_layernorm", behind},
+		{"pre_feedforward_layernorm", before},
+		{"post_feedforward_layernorm", "post_ffw_norm"},
+		{"self_attn.q_proj", "attn_q"},
+		{"self_attn.k_proj", "attn_k"},
+		{"self_attn.v_proj", "attn_v"},
+		{"self_attn.o_proj", "attn_output"},
+		{"self_attn.q_norm", "attn_q_norm"},
+		{"self_attn.k_norm", "attn_k_norm"},
+		{"mlp.switch_mlp.gate_proj", "ffn_gate_exps"},
+		{"mlp.switch_mlp.up_proj", "ffn_up_exps"},
+		{"mlp.switch_mlp.down_proj", "ffn_down_exps"},
+		{"mlp.gate_proj", "ffn_gate"},
+		{"mlp.up_proj", "ffn_up"},
+		{"mlp.down_proj", "ffn_down"},
+		{"mlp.gate.", "ffn_gate_inp."},
 	} {
 		name = strings.Replace(name, pair[0], pair[1], 1)
 	}

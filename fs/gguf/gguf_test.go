@@ -12,11 +12,11 @@ import (
 
 const tiny = "../../internal/verify/tinymodel/tiny.gguf"
 
-func read(t testing.TB) []byte {
-	t.Helper()
+func read(tb testing.TB) []byte {
+	tb.Helper()
 	text, err := os.ReadFile(tiny)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return text
 }
