@@ -51,8 +51,9 @@ func peak(state *os.ProcessState) int64 {
 	if !ok {
 		return 0
 	}
-	if runtime.GOOS == "darwin" {
-		return int64(used.Maxrss)
+	most := int64(used.Maxrss) //nolint:unconvert // 32 bits wide on some systems
+	if runtime.GOOS != "darwin" {
+		most <<= 10
 	}
-	return int64(used.Maxrss) << 10
+	return most
 }
