@@ -162,9 +162,13 @@ func (f *fields) messageCalls() []messageCall {
 	return out
 }
 
-// objectOf gives the object that a text of JSON holds, or else the text.
+// objectOf gives the object that a text of JSON holds, or else the text. No
+// text is no arguments.
 func objectOf(text string) json.RawMessage {
-	if strings.HasPrefix(strings.TrimSpace(text), "{") && json.Valid([]byte(text)) {
+	switch trimmed := strings.TrimSpace(text); {
+	case trimmed == "":
+		return json.RawMessage("{}")
+	case trimmed[0] == '{' && json.Valid([]byte(text)):
 		return json.RawMessage(text)
 	}
 	quoted, _ := json.Marshal(text) // a text always can be

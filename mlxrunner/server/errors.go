@@ -61,7 +61,7 @@ func unsupported(param, format string, args ...any) *apiError {
 }
 
 func unavailable(cause error) *apiError {
-	return &apiError{status: http.StatusServiceUnavailable, kind: serverFault, code: "unavailable", message: "the server takes no requests now", after: 5 * time.Second, cause: cause}
+	return &apiError{status: http.StatusServiceUnavailable, kind: serverFault, code: "unavailable", message: "the server is stopping and takes no requests", after: 5 * time.Second, cause: cause}
 }
 
 // explain maps an error of a request to its answer. It is the one place that

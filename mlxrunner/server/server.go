@@ -340,8 +340,11 @@ func (s *Server) log(r *http.Request, e *entry, err error) {
 	}
 	if err != nil {
 		attributes = append(attributes, slog.String("error", err.Error()))
-		if e.status >= http.StatusInternalServerError {
+		switch e.status {
+		case http.StatusInternalServerError:
 			level = slog.LevelError
+		case http.StatusServiceUnavailable:
+			level = slog.LevelWarn
 		}
 	}
 	s.Log.LogAttrs(context.WithoutCancel(r.Context()), level, "request", attributes...)
