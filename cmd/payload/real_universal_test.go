@@ -57,7 +57,7 @@ func TestRealUniversal(t *testing.T) {
 		}
 	})
 	// The toolchain signs for Apple silicon alone, so the other tree is not whole yet.
-	code, _, told := payloadIn(dir, "package", "darwin", "--macos", "14.0", "--allow-unverified")
+	code, _, told := payloadIn(dir, "package", "darwin", "--allow-unverified")
 	if code != exitDone {
 		t.Fatalf("exit %d\n%s", code, told)
 	}

@@ -135,9 +135,11 @@ func TestMergeRefuses(t *testing.T) {
 		want string
 	}{
 		{"data that differs", func(t *testing.T, _, amd Tree) {
+			t.Helper()
 			write(t, filepath.Join(amd.Dir, "data.txt"), "the sane\n")
 		}, "amd/data.txt differ from byte 6 on"},
 		{"one architecture alone", func(t *testing.T, _, amd Tree) {
+			t.Helper()
 			if err := os.Remove(filepath.Join(amd.Dir, "libx.dylib")); err != nil {
 				t.Fatal(err)
 			}
@@ -146,35 +148,43 @@ func TestMergeRefuses(t *testing.T) {
 			}
 		}, "libx.dylib is in "},
 		{"a copy for the wrong processor", func(t *testing.T, arm, amd Tree) {
+			t.Helper()
 			write(t, filepath.Join(amd.Dir, "libx.dylib"), string(read(t, filepath.Join(arm.Dir, "libx.dylib"))))
 		}, "amd/libx.dylib is for arm64, in a tree for amd64"},
 		{"the same processor twice", func(t *testing.T, arm, _ Tree) {
+			t.Helper()
 			testkit.MachO{ID: "@rpath/libx.dylib", MacOS: [2]uint32{15, 0}}.File(t, filepath.Join(arm.Dir, "..", "arm2", "libx.dylib"))
 		}, "are both for arm64, and differ"},
 		{"a link that differs", func(t *testing.T, _, amd Tree) {
+			t.Helper()
 			if err := os.Remove(filepath.Join(amd.Dir, "liblink.dylib")); err != nil {
 				t.Fatal(err)
 			}
 			link(t, "bin/tool", filepath.Join(amd.Dir, "liblink.dylib"))
 		}, "liblink.dylib is a link to libx.dylib in "},
 		{"a link here, a file there", func(t *testing.T, _, amd Tree) {
+			t.Helper()
 			if err := os.Remove(filepath.Join(amd.Dir, "liblink.dylib")); err != nil {
 				t.Fatal(err)
 			}
 			write(t, filepath.Join(amd.Dir, "liblink.dylib"), "x")
 		}, "and a file in "},
 		{"names that differ in case", func(t *testing.T, arm, _ Tree) {
+			t.Helper()
 			write(t, filepath.Join(arm.Dir, "gpu", "Kernels"), "x")
 		}, "gpu/Kernels and gpu/kernels are one name on a Mac"},
 		{"folders that differ in case", func(t *testing.T, arm, _ Tree) {
+			t.Helper()
 			write(t, filepath.Join(arm.Dir, "GPU", "more"), "x")
 		}, "GPU and gpu are one name on a Mac"},
 		{"executable in one", func(t *testing.T, _, amd Tree) {
+			t.Helper()
 			if err := os.Chmod(filepath.Join(amd.Dir, "bin", "tool"), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}, "bin/tool is executable in only one of"},
 		{"a file and a folder", func(t *testing.T, _, amd Tree) {
+			t.Helper()
 			write(t, filepath.Join(amd.Dir, "gpu"), "x")
 		}, "gpu is a file in"},
 	} {
