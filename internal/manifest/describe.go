@@ -93,3 +93,17 @@ func describe(dir string, f *File) error {
 	f.Arch, f.Floor = Inspect(file)
 	return nil
 }
+
+// Digest is the SHA-256 of a file, in hex.
+func Digest(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // only read
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

@@ -13,8 +13,6 @@ package notary
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,6 +30,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"payload/internal/atomicfile"
+	"payload/internal/manifest"
 )
 
 // Service is how the notary is asked.
@@ -155,7 +154,7 @@ func Open(dir string) ([]string, error) {
 // submitted anew.
 func (s *Service) Notarise(ctx context.Context, archive string) (Outcome, error) {
 	name := filepath.Base(archive)
-	sum, err := digest(archive)
+	sum, err := manifest.Digest(archive)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("notarising %s: %w", name, err)
 	}
@@ -184,7 +183,7 @@ func (s *Service) Notarise(ctx context.Context, archive string) (Outcome, error)
 // Resume goes on with a submission of an archive by its id, whatever is written
 // beside the archive.
 func (s *Service) Resume(ctx context.Context, archive, id string) (Outcome, error) {
-	sum, err := digest(archive)
+	sum, err := manifest.Digest(archive)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("notarising %s: %w", filepath.Base(archive), err)
 	}
@@ -220,19 +219,6 @@ func writeState(archive string, s State) error {
 		return err
 	}
 	return atomicfile.Write(StateFile(archive), append(data, '\n'), 0o644)
-}
-
-func digest(file string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }() // only read
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // reply is the envelope of every answer.

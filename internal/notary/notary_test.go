@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"payload/internal/manifest"
 	"payload/internal/notary/notarytest"
 )
 
@@ -41,7 +42,7 @@ func TestAccepted(t *testing.T) {
 	if err != nil || out.Status != Accepted || out.ID != "sub-1" {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	if sum, _ := digest(archive); f.Declared != sum || f.Uploaded != sum {
+	if sum, _ := manifest.Digest(archive); f.Declared != sum || f.Uploaded != sum {
 		t.Errorf("declared %s, uploaded %s, the archive is %s", f.Declared, f.Uploaded, sum)
 	}
 	if s, err := readState(archive); err != nil || s.Status != Accepted {

@@ -258,7 +258,7 @@ func (j *Job) write(ctx context.Context, f form, kind string, items []archive.It
 // Add puts a file that a step made into j.New among the release's files, with
 // its checksum and its place in the provenance.
 func (j *Job) Add(name, kind string) error {
-	sum, err := digest(filepath.Join(j.New, name))
+	sum, err := manifest.Digest(filepath.Join(j.New, name))
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func newRelease(t *testing.T) *release {
 	r.write(config.FileName, fmt.Sprintf(repositoryYAML, zstd))
 	r.write("TOY_VERSION", "v1\n")
 	r.write("patches/0001-one.patch", "not applied here\n")
-	sum, err := digest(filepath.Join(r.root, "patches", "0001-one.patch"))
+	sum, err := manifest.Digest(filepath.Join(r.root, "patches", "0001-one.patch"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestProof(t *testing.T) {
 		bound[d.Name] = d.Digest["sha256"]
 	}
 	for _, f := range res.Packages[0].Files {
-		sum, err := digest(filepath.Join(r.root, "out", f.Name))
+		sum, err := manifest.Digest(filepath.Join(r.root, "out", f.Name))
 		if err != nil || sum != f.SHA256 || f.Kind != "provenance" && bound[f.Name] != sum {
 			t.Errorf("%s is %s, the result says %s, the provenance %s, %v", f.Name, sum, f.SHA256, bound[f.Name], err)
 		}
@@ -360,7 +360,7 @@ func TestDebug(t *testing.T) {
 		t.Errorf("%+v, %v", m.Package, err)
 	}
 	for _, f := range m.Files {
-		if sum, err := digest(filepath.Join(dir, "lib", "payload", f.Path)); err != nil || sum != f.SHA256 {
+		if sum, err := manifest.Digest(filepath.Join(dir, "lib", "payload", f.Path)); err != nil || sum != f.SHA256 {
 			t.Errorf("%s is not what the manifest says, %v", f.Path, err)
 		}
 	}

@@ -3,9 +3,7 @@ package pack
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"debug/elf"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -118,25 +116,12 @@ func copyAs(from, to string, executable bool) (err error) {
 }
 
 func sameFile(a, b string) (bool, error) {
-	x, err := digest(a)
+	x, err := manifest.Digest(a)
 	if err != nil {
 		return false, err
 	}
-	y, err := digest(b)
+	y, err := manifest.Digest(b)
 	return x == y, err
-}
-
-func digest(file string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }() // only read
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // share keeps one of files that are equal, whatever their names, and makes the

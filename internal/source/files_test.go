@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"payload/internal/config"
+	"payload/internal/manifest"
 	"payload/internal/testkit"
 )
 
@@ -41,7 +42,7 @@ func wheel(t *testing.T, names ...string) (path, sum string) {
 	}
 	must(t, w.Close())
 	must(t, f.Close())
-	sum, err = fileDigest(path)
+	sum, err = manifest.Digest(path)
 	must(t, err)
 	return path, sum
 }

@@ -3,11 +3,8 @@ package source
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,6 +13,7 @@ import (
 	"time"
 
 	"payload/internal/config"
+	"payload/internal/manifest"
 	"payload/internal/pin"
 	"payload/internal/run"
 )
@@ -219,7 +217,7 @@ func folderMirror(m config.Mirror, dir string) (string, error) {
 
 // checkDigest gives a *DigestError for another file than the one asked for.
 func checkDigest(m config.Mirror, path string) error {
-	got, err := fileDigest(path)
+	got, err := manifest.Digest(path)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", m.ID(), err)
 	}
@@ -227,19 +225,6 @@ func checkDigest(m config.Mirror, path string) error {
 		return &DigestError{From: m.ID(), Want: m.SHA256, Got: got}
 	}
 	return nil
-}
-
-func fileDigest(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }() // only read
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // downloadPyPI has pip fetch a source distribution or a wheel. pip compares the

@@ -19,6 +19,7 @@ import (
 
 	"payload/internal/config"
 	"payload/internal/git"
+	"payload/internal/manifest"
 	"payload/internal/pin"
 	"payload/internal/run"
 	"payload/internal/testkit"
@@ -594,11 +595,11 @@ func TestArchiveThatWontDo(t *testing.T) {
 	path, sum := archive(t)
 	zip := filepath.Join(t.TempDir(), "x.zip")
 	testkit.Write(t, zip, "PK\x03\x04 and so on")
-	broken, err := fileDigest(zip)
+	broken, err := manifest.Digest(zip)
 	must(t, err)
 	xz := filepath.Join(t.TempDir(), "x.tar.xz")
 	testkit.Write(t, xz, "\xfd7zXZ\x00 and so on")
-	text, err := fileDigest(xz)
+	text, err := manifest.Digest(xz)
 	must(t, err)
 	for want, m := range map[string]config.Mirror{
 		"a file needs its sha256":           {Archive: path},
