@@ -253,3 +253,17 @@ func TestSums(t *testing.T) {
 		}
 	}
 }
+
+// TestZstdArgs holds the command line: no setting but the number of threads
+// depends on the machine, and zstd unpacks every window without being told to.
+func TestZstdArgs(t *testing.T) {
+	for size, want := range map[int64]string{
+		1000:     "--long=20 -B8388608 --zstd=overlapLog=9 -T2",
+		30 << 20: "--long=25 -B16777216 --zstd=overlapLog=8 -T2",
+		9 << 30:  "--long=27 -B67108864 --zstd=overlapLog=6 -T2",
+	} {
+		if got := strings.Join(Best.args(size, 2), " "); got != "zstd --quiet --stdout --no-progress --check -19 "+want {
+			t.Errorf("%d bytes: %s", size, got)
+		}
+	}
+}

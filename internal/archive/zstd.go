@@ -16,15 +16,25 @@ import (
 // Zstd is the program that packs: its output depends on its version and on
 // these settings, and not on the number of threads.
 type Zstd struct {
-	Level  int `json:"level"`
-	Window int `json:"window"` // log2 of the most bytes of history; 27 is what zstd unpacks without being told to
-	Job    int `json:"job"`    // bytes that a thread packs at a time
+	Level  int
+	Window int   // log2 of the most bytes of history; 27 is what zstd unpacks without being told to
+	Job    int64 // the fewest bytes that a thread packs at a time
 }
 
-// Best packs about as small as zstd can in the time of its level 19. What lies
-// far apart is found over the whole window, and jobs are small enough for a
-// payload of a few megabytes to be packed by several threads.
+// Best packs as small as zstd's level 19 in less of its time. What lies far
+// apart is found over the whole window, and jobs are half of it, so that a
+// payload of a few megabytes is packed by several threads.
 var Best = Zstd{Level: 19, Window: 27, Job: 8 << 20}
+
+// String is what a manifest says.
+func (z Zstd) String() string {
+	return fmt.Sprintf("level %d, window of at most 2^%d bytes, jobs of half of it, overlaps of at most 2^%d bytes", z.Level, z.Window, packOverlap)
+}
+
+// packOverlap is log2 of how many bytes of the job before a job reads again to find
+// repetitions in. On 30 MB of libraries twice as much saved 0.02 % and took half
+// as long again.
+const packOverlap = 24
 
 // windowFor is the window for so many bytes: one that holds them all packs as
 // small as a larger one, in less memory and time.
@@ -33,13 +43,19 @@ func (z Zstd) windowFor(size int64) int {
 	return min(z.Window, max(least, bits.Len64(uint64(max(0, size-1)))))
 }
 
-// args is the command line. -T of any number above 0 gives the same bytes.
-func (z Zstd) args(threads int) []string {
+// args is the command line for so many bytes. -T of any number above 0 gives
+// the same bytes.
+func (z Zstd) args(size int64, threads int) []string {
+	window := z.windowFor(size)
 	args := []string{"zstd", "--quiet", "--stdout", "--no-progress", "--check", fmt.Sprintf("-%d", z.Level)}
 	if z.Level > 19 {
 		args = append(args, "--ultra")
 	}
-	return append(args, fmt.Sprintf("--long=%d", z.Window), fmt.Sprintf("-B%d", z.Job), fmt.Sprintf("-T%d", max(1, threads)))
+	// zstd's overlapLog: 9 is the whole window, each less half of that.
+	const whole = 9
+	job := max(z.Job, 1<<(window-1))
+	return append(args, fmt.Sprintf("--long=%d", window), fmt.Sprintf("-B%d", job),
+		fmt.Sprintf("--zstd=overlapLog=%d", min(whole, whole+packOverlap-window)), fmt.Sprintf("-T%d", max(1, threads)))
 }
 
 // ZstdVersion asks the program zstd which one it is: "1.5.7".
@@ -73,10 +89,9 @@ func WriteTarZstd(ctx context.Context, path string, items []Item, z Zstd, o Writ
 			}
 			fed <- err
 		}()
-		z.Window = z.windowFor(tarSize(items))
 		threads := min(o.Threads, threadsFor(z))
 		// ZSTD_* variables would set another level or number of threads; Environ leaves them out.
-		_, err := run.Do(ctx, run.Cmd{Args: z.args(threads), Stdin: read, Stdout: w, Expendable: true})
+		_, err := run.Do(ctx, run.Cmd{Args: z.args(tarSize(items), threads), Stdin: read, Stdout: w, Expendable: true})
 		_ = read.CloseWithError(io.ErrClosedPipe) // frees the feeder where zstd ended early
 		if ferr := <-fed; err == nil {
 			err = ferr

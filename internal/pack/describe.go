@@ -163,8 +163,7 @@ func (j *Job) compressor(ctx context.Context) (*manifest.Compressor, error) {
 			return nil, err
 		}
 	}
-	z := archive.Best
-	return &manifest.Compressor{Name: "zstd", Version: have, Options: fmt.Sprintf("level %d, window of at most 2^%d, jobs of %d bytes", z.Level, z.Window, z.Job)}, nil
+	return &manifest.Compressor{Name: "zstd", Version: have, Options: archive.Best.String()}, nil
 }
 
 // moduleVersion is which version of a module this program holds.
