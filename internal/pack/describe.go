@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"payload/internal/config"
 	"payload/internal/doctor"
 	"payload/internal/manifest"
+	"payload/internal/verify"
 )
 
 // describe writes the archive's payload.json, and holds the finished files
@@ -28,6 +30,10 @@ func describe(ctx context.Context, j *Job) error {
 		return err
 	}
 	j.Manifest.Files = files
+	j.Manifest.Components = heldHere(j.Manifest.Components, files)
+	for i := range j.Manifest.Builds {
+		j.Manifest.Builds[i].Components = heldHere(j.Manifest.Builds[i].Components, files)
+	}
 	if err := j.unchanged(); err != nil {
 		return err
 	}
@@ -62,6 +68,21 @@ func describe(ctx context.Context, j *Job) error {
 	}
 	j.result.Manifest = payloadDir + "/" + j.ManifestName()
 	return atomicfile.Write(filepath.Join(j.Payload, j.ManifestName()), data, 0o644)
+}
+
+// heldHere leaves out the variants whose modules the group does not take: they
+// are another group's.
+func heldHere(components []manifest.Component, files []manifest.File) []manifest.Component {
+	var names []string
+	for _, f := range files {
+		names = append(names, path.Base(f.Path))
+	}
+	here := slices.Clone(components)
+	for i, c := range here {
+		there := verify.Variants(c.Verify, names)
+		here[i].Variants = slices.DeleteFunc(slices.Clone(c.Variants), func(v string) bool { return !slices.Contains(there, v) })
+	}
+	return here
 }
 
 // unchanged holds what no step changes against the staged manifests: what was

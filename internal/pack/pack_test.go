@@ -627,3 +627,13 @@ func TestPurls(t *testing.T) {
 		}
 	}
 }
+
+// TestHeldHere holds that a group that leaves modules to another one does not
+// claim their variants.
+func TestHeldHere(t *testing.T) {
+	built := []manifest.Component{{Verify: "completion-server", Variants: []string{"haswell", "x64"}}}
+	here := heldHere(built, []manifest.File{{Path: "libggml-cpu-x64.so"}, {Path: "vulkan/libggml-vulkan.so"}})
+	if got := here[0].Variants; !slices.Equal(got, []string{"x64"}) || len(built[0].Variants) != 2 {
+		t.Errorf("%v are claimed, of %v", got, built[0].Variants)
+	}
+}
