@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -79,7 +80,7 @@ func (o *Opened) unpack(ctx context.Context) error {
 	o.Archive = &Packed{Path: o.Name, Kind: contents.Kind, Parts: len(contents.Files), Bytes: contents.Packed}
 	switch {
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return fmt.Errorf("unpacking %s: %w", o.Name, context.Cause(ctx))
 	case errors.As(err, new(*archive.NotArchiveError)) && archive.Looks(o.Name):
 		o.found(archive.Problem{ID: "archive.format", Title: filepath.Base(o.Name) + " is no archive", Detail: err.Error()})
 	case err != nil:

@@ -144,9 +144,14 @@ func (s *sessions) foreign(program string) string {
 	format := "Mach-O"
 	if o, err := readObject(program); err == nil && o != nil {
 		format = "ELF"
+	} else if d, err := readDLL(program); err == nil && d != nil {
+		format = "PE"
 	}
-	native := map[string]string{"linux": "ELF", "darwin": "Mach-O"}[runtime.GOOS]
+	native := map[string]string{"linux": "ELF", "darwin": "Mach-O", "windows": "PE"}[runtime.GOOS]
 	if format == native && slices.Contains(strings.Split(s.files[i].Arch, "+"), runtime.GOARCH) {
+		if f := s.files[i].Floor; f != nil && newerThan(f.MacOS, systemVersion()) {
+			return fmt.Sprintf("it needs macOS %s, this machine has %s", f.MacOS, systemVersion())
+		}
 		return ""
 	}
 	return fmt.Sprintf("it is %s for %s, this machine is %s/%s", format, s.files[i].Arch, runtime.GOOS, runtime.GOARCH)
