@@ -96,10 +96,10 @@ func runVerify(ctx context.Context, a *app, opts verifyOptions) error {
 		}
 	}
 	opened, err := verify.Open(ctx, opts.path)
-	defer opened.Close()
 	if err != nil {
 		return err
 	}
+	defer opened.Close()
 	res := verify.Result{Schema: verify.Schema, Dir: opened.Name, Findings: opened.Findings}
 	name := opened.Name
 	if opened.Dir != "" {
@@ -143,10 +143,10 @@ func (e *damagedReleaseError) Error() string {
 
 func readRelease(ctx context.Context, path string) (*verify.Release, error) {
 	opened, err := verify.Open(ctx, path)
-	defer opened.Close()
 	if err != nil {
 		return nil, err
 	}
+	defer opened.Close()
 	if opened.Dir == "" {
 		return nil, &damagedReleaseError{path: path, why: opened.Findings[0].Title}
 	}

@@ -136,8 +136,8 @@ func Parts(path string) ([]string, error) {
 	var parts []string
 	for n := 1; n <= last; n++ {
 		if numbered[n] == "" {
-			return nil, &Problem{ID: "archive.part", Title: fmt.Sprintf("part %d of %s is not there", n, filepath.Base(whole)),
-				Detail: fmt.Sprintf("there is a part %d", last)}
+			title := fmt.Sprintf("part %d of %s is not there", n, filepath.Base(whole))
+			return nil, &Problem{ID: "archive.part", Title: title, Detail: fmt.Sprintf("there is a part %d", last)}
 		}
 		parts = append(parts, numbered[n])
 	}

@@ -27,7 +27,7 @@ type Packed struct {
 	Bytes int64        `json:"bytes"` // of the archive, all parts
 }
 
-// Opened is a payload that can be read as a folder. Close it, whatever came out.
+// Opened is a payload that can be read as a folder. Close it.
 type Opened struct {
 	Name     string  // what the person named
 	Dir      string  // the folder that holds payload.json
@@ -56,12 +56,16 @@ func Open(ctx context.Context, name string) (*Opened, error) {
 		return o, nil
 	}
 	if err != nil && !archive.Looks(name) {
-		return o, &FolderError{Dir: name, Err: err}
+		return nil, &FolderError{Dir: name, Err: err}
 	}
 	if o.temp, err = os.MkdirTemp("", "payload-archive-"); err != nil {
-		return o, &FolderError{Dir: name, Err: err}
+		return nil, &FolderError{Dir: name, Err: err}
 	}
-	return o, o.unpack(ctx)
+	if err := o.unpack(ctx); err != nil {
+		o.Close()
+		return nil, err
+	}
+	return o, nil
 }
 
 func (o *Opened) unpack(ctx context.Context) error {
