@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -471,7 +472,7 @@ func TestModels(t *testing.T) {
 }
 
 // withTools is the tiny model's folder with a template that knows tools.
-func withTools(t *testing.T) string {
+func withTools(t *testing.T, form string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"} {
@@ -483,8 +484,8 @@ func withTools(t *testing.T) string {
 			t.Skip(err)
 		}
 	}
-	const template = `{{- bos_token }}
-{%- if tools %}{{- '<|im_start|>system\nTools:' }}{%- for tool in tools %}{{- '\n' + (tool | tojson) }}{%- endfor %}{{- '\nCall: <tool_call>{"name": …, "arguments": …}</tool_call><|im_end|>\n' }}{%- endif %}
+	template := `{{- bos_token }}
+{%- if tools %}{{- '<|im_start|>system\nTools:' }}{%- for tool in tools %}{{- '\n' + (tool | tojson) }}{%- endfor %}{{- '\nCall: ` + form + `<|im_end|>\n' }}{%- endif %}
 {%- for message in messages %}{{- '<|im_start|>' + message.role + '\n' + message.content }}
 {%- for call in message.tool_calls or [] %}{{- '<tool_call>' + call.function.name + ' ' + (call.function.arguments.city | string) + '</tool_call>' }}{%- endfor %}{{- '<|im_end|>\n' }}{%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}`
@@ -522,7 +523,7 @@ func TestToolRequests(t *testing.T) {
 		}
 		return generate.Result{Finish: generate.StopEnd}, nil
 	}), func(o *Options) {
-		dir := withTools(t)
+		dir := withTools(t, "<tool_call>")
 		m, err := Describe(&generate.Runner{Tok: o.Model.Tok, End: o.Model.End, Context: 1024, Vocab: 512}, dir, "tiny")
 		if err != nil {
 			t.Fatal(err)
@@ -581,6 +582,104 @@ func TestToolRequests(t *testing.T) {
 	s.Engine = say(writes...)
 	if got, err = client.Chat.Completions.New(t.Context(), p); err != nil || got.Choices[0].Message.Content != writes[0] {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// A model that must call does, in the form of each family, though it never
+// saw a tool: the grammar lets it write nothing else.
+func TestForcedCalls(t *testing.T) {
+	named := openai.ToolChoiceOptionFunctionToolChoice(openai.ChatCompletionNamedToolChoiceFunctionParam{Name: "weather"})
+	required := openai.ChatCompletionToolChoiceOptionUnionParam{OfAuto: openai.String("required")}
+	for form, template := range map[string]string{"hermes": "<tool_call>", "mistral": "[TOOL_CALLS]", "llama": `{"name": …, "parameters": …}`} {
+		s := openReal(t, withTools(t, template), nil)
+		client := s.client()
+		for _, choice := range []openai.ChatCompletionToolChoiceOptionUnionParam{named, required} {
+			p := openai.ChatCompletionNewParams{
+				Model: "tiny", Tools: []openai.ChatCompletionToolUnionParam{weatherTool(), openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: "time", Strict: openai.Bool(true)})},
+				Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("How is it in Senn?")}, ToolChoice: choice, Temperature: openai.Float(0),
+			}
+			check := func(c openai.ChatCompletion) {
+				t.Helper()
+				calls := c.Choices[0].Message.ToolCalls
+				if len(calls) != 1 || c.Choices[0].Message.Content != "" || c.Choices[0].FinishReason != "tool_calls" {
+					t.Fatalf("%s: %+v", form, c)
+				}
+				var args map[string]string
+				if err := json.Unmarshal([]byte(calls[0].Function.Arguments), &args); err != nil {
+					t.Errorf("%s: arguments %s: %v", form, calls[0].Function.Arguments, err)
+				}
+				if known := calls[0].Function.Name == "weather" && len(args) == 1 && (args["city"] == "Senn" || args["city"] == "Tam"); !known && (calls[0].Function.Name != "time" || len(args) > 0 || choice.OfAuto.Value == "") {
+					t.Errorf("%s: %+v", form, calls[0].Function)
+				}
+			}
+			got, err := client.Chat.Completions.New(t.Context(), p)
+			if err != nil {
+				t.Fatal(form, err)
+			}
+			check(*got)
+			stream := client.Chat.Completions.NewStreaming(t.Context(), p)
+			var whole openai.ChatCompletionAccumulator
+			for stream.Next() {
+				whole.AddChunk(stream.Current())
+			}
+			if stream.Err() != nil {
+				t.Fatal(form, stream.Err())
+			}
+			check(whole.ChatCompletion)
+		}
+	}
+}
+
+// The text is what response_format asks for, drawn wildly and through all the
+// ways of asking.
+func TestStructure(t *testing.T) {
+	s := openReal(t, tiny, nil)
+	ask := func(format string) string {
+		t.Helper()
+		r := post(t, s.url+"/v1/chat/completions", `{"messages":[{"role":"user","content":"Hello!"}],"temperature":2,"seed":5,"max_tokens":400,"response_format":`+format+`}`)
+		text, _ := io.ReadAll(r.Body)
+		var a struct {
+			Choices []struct {
+				Message struct{ Content string }
+				Finish  string `json:"finish_reason"`
+			}
+		}
+		if err := json.Unmarshal(text, &a); err != nil || r.StatusCode != 200 || a.Choices[0].Finish != "stop" {
+			t.Fatalf("%s: status %d, %s", format, r.StatusCode, text)
+		}
+		return a.Choices[0].Message.Content
+	}
+	var got struct {
+		Lamp  string
+		Count int
+	}
+	text := ask(`{"type":"json_schema","json_schema":{"name":"lamps","strict":true,"schema":{"type":"object","properties":{"lamp":{"enum":["red","green"]},"count":{"type":"integer","minimum":1,"maximum":9}},"required":["lamp","count"],"additionalProperties":false}}}`)
+	if err := json.Unmarshal([]byte(text), &got); err != nil || got.Lamp != "red" && got.Lamp != "green" || got.Count < 1 || got.Count > 9 {
+		t.Errorf("%q: %v", text, err)
+	}
+	if text := ask(`{"type":"regex","regex":"[0-9]{2}:[0-9]{2} (high|low)"}`); !regexp.MustCompile(`^\d\d:\d\d (high|low)$`).MatchString(text) {
+		t.Errorf("%q", text)
+	}
+	if text := ask(`{"type":"text"}`); text == "" {
+		t.Error("no text")
+	}
+	r := post(t, s.url+"/v1/completions", `{"prompt":"The","temperature":0,"max_tokens":60,"response_format":{"type":"json_object"}}`)
+	var a struct{ Choices []struct{ Text string } }
+	if err := json.NewDecoder(r.Body).Decode(&a); err != nil || !strings.HasPrefix(a.Choices[0].Text, "{") {
+		t.Errorf("%+v, %v", a, err)
+	}
+	for format, says := range map[string]string{
+		`{"type":"json_schema","json_schema":{"name":"x","schema":{"multipleOf":3}}}`: "response_format.json_schema.schema: multipleOf",
+		`{"type":"json_schema","json_schema":{"name":"x"}}`:                           "schema: it is missing",
+		`{"type":"json_schema"}`:          "json_schema: it is missing",
+		`{"type":"regex","regex":"("}`:    "response_format.regex: ",
+		`{"type":"regex","regex":"a\\b"}`: "is not supported",
+		`{"type":"json_object","x":1}`:    "response_format.x is not a parameter",
+	} {
+		message, _, param, _ := failure(t, post(t, s.url+"/v1/completions", `{"prompt":"a","response_format":`+format+`}`))
+		if !strings.Contains(message, says) || !strings.HasPrefix(param, "response_format") {
+			t.Errorf("%s: %q, %s", format, message, param)
+		}
 	}
 }
 

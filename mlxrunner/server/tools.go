@@ -151,7 +151,7 @@ func (t *toolbox) constrain(a *answer) error {
 	if !t.forced() {
 		return nil
 	}
-	return a.follow("tool_choice", t.schema())
+	return a.follow("tools", t.schema())
 }
 
 // schema describes the text of one call of the tools that may be called.
