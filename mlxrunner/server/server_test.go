@@ -479,7 +479,7 @@ func TestSlowReader(t *testing.T) {
 	defer c.Close()
 	const body = `{"prompt":"a","stream":true}`
 	fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-	wait(t, finished, "the engine comes to its end though nobody reads")
+	_ = wait(t, finished, "the engine comes to its end though nobody reads")
 	until(t, "the client is given up", func() bool { return strings.Contains(s.log.String(), errSlow.Error()) })
 	until(t, "its place is free", func() bool { n, _ := s.gate.counts(); return n == 0 })
 }
