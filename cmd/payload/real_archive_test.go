@@ -103,7 +103,7 @@ func testRealMutations(t *testing.T, dir string) {
 		{"a byte of code", []string{v3 + "libmlx.dylib"}, func(t *testing.T, p []string) { t.Helper(); flipByte(t, p[0], 0x100000) }, "macho.signature-page"},
 		{"kernels swapped", []string{v3 + "mlx.metallib", v4 + "mlx.metallib"}, swap, "metallib.pairing"},
 		{"libraries swapped", []string{v3 + "libmlx.dylib", v4 + "libmlx.dylib"}, swap, "metallib.pairing"},
-		{"a library gone", []string{v3 + "libjaccl.dylib"}, func(t *testing.T, p []string) { t.Helper(); remove(t, p[0]) }, "closure.missing"},
+		{"a library gone", []string{v4 + "libjaccl.dylib"}, func(t *testing.T, p []string) { t.Helper(); remove(t, p[0]) }, "closure.missing"},
 		{"another library in its place", []string{v3 + "libjaccl.dylib", v3 + "libmlxc.dylib"}, swap, "symbols.undefined"},
 		{"a later macOS", []string{v3 + "libmlxc.dylib"}, func(t *testing.T, p []string) { t.Helper(); setMinimum(t, p[0], 15<<16) }, "macho.minos"},
 		{"a path of the builder", []string{v3 + "libmlxc.dylib"}, addRpath, "rpath.absolute"},

@@ -101,7 +101,7 @@ func systemLibraries(t *testing.T, inventory, root string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		to := filepath.Join(root, "lib64", library)
+		to := filepath.Join(root, found) // where the loader looks for it differs by system
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			t.Fatal(err)
 		}

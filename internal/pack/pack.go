@@ -131,7 +131,6 @@ type Job struct {
 	w       *workspace.Workspace
 	v       *voice.Voice
 	repo    repository
-	zstd    string // version of the program that packs
 	debug   []debugFile
 	items   []archive.Item
 	written []archive.Written // the archives, the main one first

@@ -154,7 +154,7 @@ func (b *Batch) putBack(t *ticket) {
 
 // admit begins requests while there is room for them.
 func (b *Batch) admit(s *mlx.Scope) {
-	for len(b.texts) < b.Size && !(b.full && len(b.texts) > 0) {
+	for len(b.texts) < b.Size && (!b.full || len(b.texts) == 0) {
 		t := b.take()
 		switch {
 		case t == nil:

@@ -290,6 +290,7 @@ func BenchmarkBatch(b *testing.B) {
 }
 
 func benchmarkBatch(b *testing.B, n int) {
+	b.Helper()
 	s, r := runner(b)
 	var texts []*text
 	loop := &Batch{Runner: r, Size: n}
