@@ -26,7 +26,7 @@ var schemas = map[string]string{
 	"list": `{"$ref": "#/$defs/list", "$defs": {"list": {"type": ["object", "null"], "properties": {"head": {"type": "number", "minimum": -0.25, "maximum": 12.5}, "tail": {"$ref": "#/$defs/list"}}, "required": ["tail"], "additionalProperties": false}}}`,
 	"union": `{"oneOf": [{"properties": {"kind": {"const": "a"}, "n": {"type": "integer"}}, "required": ["kind", "n"]}, {"properties": {"kind": {"enum": ["b", "c"]}, "s": {"type": "string", "format": "date-time"}}, "required": ["s", "kind"]}],
 		"type": "object", "maxLength": 3}`,
-	"formats":  `{"type": "array", "prefixItems": [{"format": "date"}, {"format": "time"}, {"format": "uuid"}, {"format": "ipv4"}, {"format": "email"}], "items": {"pattern": "^[^\\s.]+\\.(go|c)$"}, "minItems": 7, "maxItems": 9, "allOf": [{"items": {"type": "string"}}]}`,
+	"formats":  `{"type": "array", "prefixItems": [{"format": "date"}, {"format": "time"}, {"format": "uuid"}, {"format": "ipv4"}, {"format": "email"}], "items": {"pattern": "^[^\\s.]{1,9}\\.(go|c)$"}, "minItems": 7, "maxItems": 9, "allOf": [{"items": {"type": "string"}}]}`,
 	"patterns": `{"type": "object", "patternProperties": {"^n": {"type": "number"}, "s$": {"type": ["string", "number"], "maxLength": 2}}, "additionalProperties": {"type": "null"}, "properties": {"name": {}, "x": false}}`,
 	"merged":   `{"allOf": [{"type": ["string", "integer", "array"]}, {"anyOf": [{"minLength": 3, "type": "string"}, {"minimum": 5, "type": ["integer", "boolean"]}, {"items": {"type": "integer"}, "type": "array"}]}, {"pattern": "^[a-f]*$", "items": {"maximum": 3}}]}`,
 	"tree":     `{"anyOf": [{"type": "array", "items": {"$ref": "#"}}, {"type": "array", "items": {"anyOf": [{"$ref": "#"}, {"type": "boolean"}]}}]}`,
