@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"hash/crc32"
 	"io"
 	"os"
@@ -82,7 +83,7 @@ func WriteZip(ctx context.Context, path string, items []Item, o Writing) (Writte
 }
 
 func addZip(z *zip.Writer, item Item, packed []byte, crc uint32, when time.Time) error {
-	h := &zip.FileHeader{Name: item.Name, Modified: when, Method: zip.Deflate, CRC32: crc, CompressedSize64: uint64(len(packed)), UncompressedSize64: uint64(item.Size)}
+	h := &zip.FileHeader{Name: item.Name, Method: zip.Deflate, CRC32: crc, CompressedSize64: uint64(len(packed)), UncompressedSize64: uint64(item.Size)}
 	mode := os.FileMode(0o644)
 	switch {
 	case item.Link != "":
@@ -91,12 +92,26 @@ func addZip(z *zip.Writer, item Item, packed []byte, crc uint32, when time.Time)
 		mode = 0o755
 	}
 	h.SetMode(mode)
+	date(h, when)
 	to, err := z.CreateRaw(h)
 	if err != nil {
 		return err
 	}
 	_, err = to.Write(packed)
 	return err
+}
+
+// date writes a time, in UTC, into a header as CreateRaw takes it: CreateRaw
+// leaves out what Modified says. There are MS-DOS's two numbers of two seconds,
+// and the field "UT" of Info-ZIP's extrafld.txt, which does not depend on who
+// unpacks it where.
+func date(h *zip.FileHeader, when time.Time) {
+	h.ModifiedDate = uint16(when.Day() + int(when.Month())<<5 + (when.Year()-1980)<<9)
+	h.ModifiedTime = uint16(when.Second()/2 + when.Minute()<<5 + when.Hour()<<11)
+	const modified = 1 // the one time that is given
+	h.Extra = binary.LittleEndian.AppendUint16(nil, 0x5455)
+	h.Extra = binary.LittleEndian.AppendUint16(h.Extra, 5)
+	h.Extra = binary.LittleEndian.AppendUint32(append(h.Extra, modified), uint32(when.Unix()))
 }
 
 // deflate packs one item; a link is its target as it is.
