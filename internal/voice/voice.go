@@ -164,7 +164,7 @@ func (p *progress) line(done, total int, now time.Time) (string, bool) {
 // there is too little to go by.
 func (p *progress) left(done, total int, now time.Time) string {
 	elapsed := now.Sub(p.begun)
-	if done == 0 || done >= total || elapsed < 5*time.Second {
+	if done == 0 || done < total/100 || done >= total || elapsed < 5*time.Second {
 		return ""
 	}
 	rest := time.Duration(float64(elapsed) / float64(done) * float64(total-done))

@@ -50,6 +50,9 @@ func TestEstimate(t *testing.T) {
 	if !due || text != "25/100 (25 %), about 30s left" {
 		t.Errorf("%q, %v", text, due)
 	}
+	if text, _ := (&progress{begun: now, last: now}).line(1, 1000, now.Add(40*time.Second)); text != "1/1000 (0 %)" {
+		t.Errorf("an estimate from next to nothing: %q", text)
+	}
 	if text, due := p.line(26, 100, now.Add(11*time.Second)); due {
 		t.Errorf("too soon: %q", text)
 	}
