@@ -163,8 +163,8 @@ func (j *Job) dependencies() []Described {
 			}
 		}
 		for _, b := range c.Prebuilt {
-			if b.Mirror().ID() == m.Prebuilt {
-				list = append(list, Described{Name: m.Prebuilt, URI: sourcePurl(m.Prebuilt), Digest: sha256Digest(b.SHA256)})
+			if from := b.Mirror().ID(); slices.Contains(j.prebuilt(m.Name), from) {
+				list = append(list, Described{Name: from, URI: sourcePurl(from), Digest: sha256Digest(b.SHA256)})
 			}
 		}
 		for _, p := range m.Patches {

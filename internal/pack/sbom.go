@@ -23,7 +23,7 @@ const sbomEnding = ".cdx.json"
 // loads which, and what the system has to bring. It holds no serial number:
 // equal archives have equal inventories.
 func (j *Job) sbom() ([]byte, error) {
-	b := &inventory{j: j, refs: map[string]bool{}, depends: map[string][]string{}}
+	b := &inventory{j: j, refs: map[string]bool{}, depends: map[string][]string{}, owners: map[string]string{}}
 	edges, err := j.edges()
 	if err != nil {
 		return nil, err
@@ -31,6 +31,9 @@ func (j *Job) sbom() ([]byte, error) {
 	main := b.archive()
 	for _, c := range j.Manifest.Components {
 		b.component(c)
+	}
+	for _, f := range j.Manifest.Files {
+		b.modules(f)
 	}
 	for _, f := range j.Manifest.Files {
 		b.file(main.BOMRef, f)
@@ -70,6 +73,7 @@ type inventory struct {
 	components []cdx.Component
 	refs       map[string]bool
 	depends    map[string][]string
+	owners     map[string]string // of the texts of licences, by path: the module's entry
 }
 
 func (b *inventory) add(c cdx.Component) {
@@ -140,7 +144,7 @@ func (b *inventory) component(m manifest.Component) {
 	}
 	c := cdx.Component{
 		BOMRef: componentRef(m.Name), Type: cdx.ComponentTypeLibrary, Name: m.Name, Version: m.Ref, PackageURL: repositoryPurl(upstream, m),
-		Properties: properties("commit", m.Commit, "tree", m.Patched, "pristine-tree", m.Pristine, "source", m.Source, "prebuilt", m.Prebuilt),
+		Properties: properties("commit", m.Commit, "tree", m.Patched, "pristine-tree", m.Pristine, "source", m.Source, "prebuilt", strings.Join(b.j.prebuilt(m.Name), ", ")),
 	}
 	if license := b.licenseOf(m.Name); license != "" {
 		c.Licenses = &cdx.Licenses{{Expression: license}}
@@ -150,8 +154,8 @@ func (b *inventory) component(m manifest.Component) {
 	}
 	pedigree := &cdx.Pedigree{}
 	var ancestors []cdx.Component
-	for _, from := range []string{m.Source, m.Prebuilt} {
-		if purl := sourcePurl(from); purl != "" {
+	for _, from := range append([]string{m.Source}, b.j.prebuilt(m.Name)...) {
+		if purl := sourcePurl(from); purl != "" && !slices.ContainsFunc(ancestors, func(a cdx.Component) bool { return a.PackageURL == purl }) {
 			ancestors = append(ancestors, cdx.Component{BOMRef: c.BOMRef + ":" + purl, Type: cdx.ComponentTypeLibrary, Name: nameOfPurl(purl), Version: versionOfPurl(purl), PackageURL: purl})
 		}
 	}
@@ -171,6 +175,19 @@ func (b *inventory) component(m manifest.Component) {
 		c.Pedigree = pedigree
 	}
 	b.add(c)
+}
+
+// prebuilt is what brought a component compiled, in any of the trees: one may have
+// another than the next.
+func (j *Job) prebuilt(component string) (from []string) {
+	for _, t := range j.Trees {
+		for _, c := range t.Manifest.Components {
+			if c.Name == component && c.Prebuilt != "" && !slices.Contains(from, c.Prebuilt) {
+				from = append(from, c.Prebuilt)
+			}
+		}
+	}
+	return from
 }
 
 func (j *Job) patchesOf(component string) string {
@@ -203,7 +220,11 @@ func (b *inventory) file(main string, f manifest.File) {
 	}
 	if o, ok := b.j.originOf(f.Path); ok {
 		c.Licenses = &cdx.Licenses{{Expression: o.License}}
-		b.needs(c.BOMRef, b.owner(o))
+		owner := b.owners[f.Path]
+		if owner == "" {
+			owner = b.owner(o)
+		}
+		b.needs(c.BOMRef, owner)
 	}
 	b.needs(main, c.BOMRef)
 	b.add(c)
