@@ -353,6 +353,8 @@ func refused(e *pack.RefusedError) failure {
 		return failure{code: exitPrerequisite, hint: "install that version of zstd" + anyway}
 	case pack.AllowFloor:
 		return failure{code: exitVerification, hint: "build on an older system" + anyway}
+	case pack.AllowBudget:
+		return failure{code: exitVerification, hint: "look at what grew: payload verify --against the last release; or raise budget in " + config.FileName + anyway}
 	case pack.AllowUnverified:
 		return failure{code: exitVerification, hint: "build it where it can run: payload build --preset " + r.Preset + anyway}
 	}

@@ -92,6 +92,7 @@ var allowance = map[string]string{
 	pack.AllowUnverified: "package trees that were not verified, or not run",
 	pack.AllowChanged:    "package trees whose files differ from their payload.json",
 	pack.AllowFloor:      "package files that need a newer system than --glibc or --macos",
+	pack.AllowBudget:     "package files that are larger than payload.yaml's budget",
 	pack.AllowCompressor: "pack with another version of zstd than payload.yaml's: other bytes come out",
 }
 
@@ -173,6 +174,13 @@ func runPackage(ctx context.Context, a *app, opts packageOptions) error {
 			}
 		}
 	}
-	a.voice.Say("%d packages in %s, in %s", len(res.Packages), res.Out, voice.Duration(time.Duration(res.Seconds*float64(time.Second))))
+	a.voice.Say("%s in %s, in %s", packages(len(res.Packages)), res.Out, voice.Duration(time.Duration(res.Seconds*float64(time.Second))))
 	return err
+}
+
+func packages(n int) string {
+	if n == 1 {
+		return "1 package"
+	}
+	return fmt.Sprintf("%d packages", n)
 }

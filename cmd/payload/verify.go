@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/hashicorp/go-version"
 	"github.com/spf13/cobra"
 
+	"payload/internal/config"
 	"payload/internal/manifest"
 	"payload/internal/report"
 	"payload/internal/verify"
@@ -167,31 +167,18 @@ func accept(findings []report.Finding, accepted []string) {
 	}
 }
 
-// units of sizes; B alone may be left out.
-var units = []struct {
-	name  string
-	bytes float64
-}{
-	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}, {"", 1},
-}
-
 func parseBudgets(flags []string) ([]verify.Budget, error) {
 	var budgets []verify.Budget
 	for _, flag := range flags {
-		path, size, ok := "", flag, false
+		path, text := "", flag
 		if i := strings.LastIndex(flag, "="); i >= 0 {
-			path, size = flag[:i], flag[i+1:]
+			path, text = flag[:i], flag[i+1:]
 		}
-		for _, u := range units {
-			number, has := strings.CutSuffix(size, u.name)
-			if n, err := strconv.ParseFloat(strings.TrimSpace(number), 64); has && err == nil && n >= 0 {
-				budgets, ok = append(budgets, verify.Budget{Path: path, Bytes: int64(n * u.bytes)}), true
-				break
-			}
+		size, err := config.ParseSize(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", flag, err)
 		}
-		if !ok {
-			return nil, fmt.Errorf("%s: %q is no size such as 300MB or 1.5GiB", flag, size)
-		}
+		budgets = append(budgets, verify.Budget{Path: path, Bytes: size})
 	}
 	return budgets, nil
 }

@@ -45,6 +45,9 @@ type Group struct {
 	Single []string `yaml:"single"`
 	// Entitlements of Mach-O programs, by path in the payload.
 	Entitlements map[string]map[string]any `yaml:"entitlements"`
+	// Budget is how large files and folders may be unpacked, by path in the
+	// payload: "300MB", as ParseSize reads it. "." is all of the archive's.
+	Budget map[string]string `yaml:"budget"`
 }
 
 // Title names a group in messages and file names: linux-amd64-base.
@@ -93,6 +96,11 @@ func (p *Packages) check(tree *ast.File, f *File) error {
 		seen[g.Title()] = true
 		if g.System != "darwin" && (len(g.Single) > 0 || len(g.Entitlements) > 0) {
 			return At(tree, where, "group %s: single and entitlements are for darwin", g.Title())
+		}
+		for name, size := range g.Budget {
+			if _, err := ParseSize(size); err != nil || path.Clean(name) != name || path.IsAbs(name) {
+				return At(tree, where+".budget", "group %s: budget has paths in the payload with sizes such as 300MB, not %s: %s", g.Title(), name, size)
+			}
 		}
 		for _, preset := range g.Presets {
 			if path.Base(preset) != preset || preset == "." || preset == ".." {

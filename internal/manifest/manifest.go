@@ -26,7 +26,8 @@ func NameFor(group string) string { return "payload-" + group + ".json" }
 
 // IsName says whether a file beside others of a payload is a manifest.
 func IsName(name string) bool {
-	return name == Name || strings.HasPrefix(name, "payload-") && strings.HasSuffix(name, ".json") && !strings.Contains(name, "/")
+	group, ends := strings.CutSuffix(name, ".json")
+	return name == Name || ends && strings.HasPrefix(group, "payload-") && !strings.ContainsAny(group, "/.") // an inventory ends in .cdx.json
 }
 
 // Schema is the value of the first key.
@@ -69,10 +70,13 @@ type Package struct {
 	Over       string      `json:"over,omitempty"`
 	Relies     []Relied    `json:"relies,omitempty"`
 	Compressor *Compressor `json:"compressor,omitempty"`
-	Time       string      `json:"time"`              // of every entry, RFC 3339
-	Floor      *Floor      `json:"floor,omitempty"`   // that was asked for, and holds unless allowed
-	Commit     string      `json:"commit,omitempty"`  // of the repository that packaged
-	Changed    bool        `json:"changed,omitempty"` // the repository held changes that no commit has
+	Time       string      `json:"time"`            // of every entry, RFC 3339
+	Floor      *Floor      `json:"floor,omitempty"` // that was asked for, and holds unless allowed
+	// Budget is the most that files and folders may take unpacked, in bytes by path;
+	// "." is all of the archive. It holds unless allowed.
+	Budget  map[string]int64 `json:"budget,omitempty"`
+	Commit  string           `json:"commit,omitempty"`  // of the repository that packaged
+	Changed bool             `json:"changed,omitempty"` // the repository held changes that no commit has
 	// Allowed is what would have been refused. Missing are the globs of files that
 	// the group expects and the trees lack.
 	Allowed []Allowed `json:"allowed,omitempty"`
@@ -101,6 +105,9 @@ type Compressor struct {
 	Version string `json:"version"`
 	Options string `json:"options"`
 }
+
+// AllowedBudget is Allowed.What where files were let be larger than the budget.
+const AllowedBudget = "budget"
 
 // Allowed is a reason to refuse that was passed over because it was asked for.
 type Allowed struct {

@@ -37,7 +37,11 @@ func describe(ctx context.Context, j *Job) error {
 	if err := j.unchanged(); err != nil {
 		return err
 	}
-	if err := j.refuse(j.tooNew(files)); err != nil {
+	budget, tooLarge, err := j.tooLarge(files)
+	if err != nil {
+		return err
+	}
+	if err := j.refuse(slices.Concat(j.tooNew(files), tooLarge)); err != nil {
 		return err
 	}
 	for _, glob := range j.Group.Expects {
@@ -51,7 +55,7 @@ func describe(ctx context.Context, j *Job) error {
 		return err
 	}
 	m := &manifest.Package{
-		Group: j.Group.Name, OS: j.Group.System, Arch: j.Group.Arch, Over: j.Group.Over, Relies: j.relies(), Compressor: packed,
+		Group: j.Group.Name, OS: j.Group.System, Arch: j.Group.Arch, Over: j.Group.Over, Relies: j.relies(), Compressor: packed, Budget: budget,
 		Time: j.Time.UTC().Format(time.RFC3339), Commit: j.repo.commit, Changed: j.repo.changed,
 		Allowed: j.result.Allowed, Missing: j.result.Missing,
 	}
@@ -136,6 +140,26 @@ func (j *Job) tooNew(files []manifest.File) (reasons []manifest.Allowed) {
 		}
 	}
 	return reasons
+}
+
+// tooLarge reads the group's budget, and says what is over it.
+func (j *Job) tooLarge(files []manifest.File) (budget map[string]int64, reasons []manifest.Allowed, err error) {
+	for name, text := range j.Group.Budget {
+		if budget == nil {
+			budget = map[string]int64{}
+		}
+		if budget[name], err = config.ParseSize(text); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, f := range verify.OverBudget(files, verify.BudgetsOf(budget)) {
+		why := f.Title
+		if f.Detail != "" {
+			why += ": " + f.Detail
+		}
+		reasons = append(reasons, manifest.Allowed{What: AllowBudget, Why: why})
+	}
+	return budget, reasons, nil
 }
 
 // asking names a symbol of an ELF file that has a version, and its library, in

@@ -57,15 +57,16 @@ type Options struct {
 
 // Allowances are what Options.Allow may hold: each is a reason to refuse that is
 // written into the manifest where it was passed over.
-var Allowances = []string{AllowUnlocked, AllowUnverified, AllowChanged, AllowFloor, AllowCompressor}
+var Allowances = []string{AllowUnlocked, AllowUnverified, AllowChanged, AllowFloor, AllowBudget, AllowCompressor}
 
 // The allowances.
 const (
-	AllowUnlocked   = "unlocked"   // pins, patches or sources other than the lock's
-	AllowUnverified = "unverified" // not proven, or only some of it
-	AllowChanged    = "changed"    // files that differ from the staged payload.json
-	AllowFloor      = "floor"      // files that need a newer system than asked for
-	AllowCompressor = "compressor" // another version of zstd than payload.yaml's
+	AllowUnlocked   = "unlocked"             // pins, patches or sources other than the lock's
+	AllowUnverified = "unverified"           // not proven, or only some of it
+	AllowChanged    = "changed"              // files that differ from the staged payload.json
+	AllowFloor      = "floor"                // files that need a newer system than asked for
+	AllowBudget     = manifest.AllowedBudget // files that are larger than payload.yaml lets them be
+	AllowCompressor = "compressor"           // another version of zstd than payload.yaml's
 )
 
 // Schema is the value of a result's first key.

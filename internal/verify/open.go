@@ -44,6 +44,8 @@ func (o *Opened) Close() {
 	}
 }
 
+var errRelease = errors.New("this is the folder of a release, and each of its archives is verified by itself")
+
 // Open finds the payload in a staged folder, or unpacks an archive into a
 // temporary folder. What is wrong with the archive is in the findings; with
 // any, Dir is empty, since an archive that can't be trusted isn't looked into.
@@ -52,6 +54,9 @@ func Open(ctx context.Context, name string) (*Opened, error) {
 	o := &Opened{Name: name}
 	info, err := os.Stat(name)
 	if err == nil && info.IsDir() {
+		if _, err := os.Stat(filepath.Join(name, archive.SumsName)); err == nil {
+			return nil, &FolderError{Dir: name, Err: errRelease}
+		}
 		o.Dir = Folder(name)
 		return o, nil
 	}

@@ -2,10 +2,13 @@ package verify
 
 import (
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"payload/internal/manifest"
+	"payload/internal/report"
 	"payload/internal/voice"
 )
 
@@ -37,6 +40,37 @@ func checkBudgets(res *Result, got []manifest.File, budgets []Budget) {
 		case size > b.Bytes:
 			res.static("budget.exceeded", within, fmt.Sprintf("%s is larger than its budget", name), fmt.Sprintf("%s, %d bytes more than %s", voice.Size(size), size-b.Bytes, voice.Size(b.Bytes)), b.Path)
 		}
+	}
+}
+
+// BudgetsOf sorts what a manifest or payload.yaml says by path.
+func BudgetsOf(sizes map[string]int64) []Budget {
+	var budgets []Budget
+	for _, p := range slices.Sorted(maps.Keys(sizes)) {
+		budgets = append(budgets, Budget{Path: p, Bytes: sizes[p]})
+	}
+	return budgets
+}
+
+// OverBudget are the findings of what is larger than it may be, and of budgets for
+// what is not there.
+func OverBudget(files []manifest.File, budgets []Budget) []report.Finding {
+	res := &Result{}
+	checkBudgets(res, files, budgets)
+	return res.Findings
+}
+
+// checkOwnBudgets holds the files of each archive against the budgets that its
+// manifest has, but those that allowed says were passed over.
+func checkOwnBudgets(res *Result, d described, got []manifest.File) {
+	for _, m := range d.all {
+		if m.Package == nil || slices.ContainsFunc(m.Package.Allowed, func(a manifest.Allowed) bool { return a.What == manifest.AllowedBudget }) {
+			continue
+		}
+		own := slices.DeleteFunc(slices.Clone(got), func(f manifest.File) bool {
+			return !slices.ContainsFunc(m.Files, func(of manifest.File) bool { return of.Path == f.Path })
+		})
+		checkBudgets(res, own, BudgetsOf(m.Package.Budget))
 	}
 }
 

@@ -48,6 +48,7 @@ func static(res *Result, o Options) ([]manifest.File, error) {
 	checkHeaders(res, got, objects)
 	checkVariants(res, kinds[o.Kind], o.Variants, got)
 	checkBudgets(res, got, o.Budgets)
+	checkOwnBudgets(res, d, got)
 	res.Static.System = systemNeeds(objects, images, dlls)
 	if o.Against != nil {
 		compare(res, o.Against, got, o.Growth)
