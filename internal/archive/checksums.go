@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // CheckSums holds files against the list in their folder. Without a list there
@@ -34,7 +35,7 @@ func CheckSums(ctx context.Context, files []string) ([]Problem, error) {
 	for _, s := range sums {
 		want[s.Name] = s.SHA256
 	}
-	var problems []Problem
+	problems := missingParts(sums, files)
 	for _, file := range files {
 		name := filepath.Base(file)
 		sum, listed := want[name]
@@ -51,6 +52,27 @@ func CheckSums(ctx context.Context, files []string) ([]Problem, error) {
 		}
 	}
 	return problems, nil
+}
+
+// missingParts are those that the list has of an archive of which files are a
+// part. The last ones are missed by the list alone: no number is left out.
+func missingParts(sums []Sum, files []string) (problems []Problem) {
+	have := map[string]bool{}
+	for _, file := range files {
+		have[filepath.Base(file)] = true
+	}
+	isThere := func(name string) bool { return have[name] }
+	for _, s := range sums {
+		if !slices.ContainsFunc(s.Parts, isThere) {
+			continue
+		}
+		for i, name := range s.Parts {
+			if !isThere(name) {
+				problems = append(problems, Problem{ID: "archive.part", Title: fmt.Sprintf("part %d of %s is not there", i+1, s.Name), Detail: fmt.Sprintf("%s lists %d parts", SumsName, len(s.Parts))})
+			}
+		}
+	}
+	return problems
 }
 
 func digest(ctx context.Context, file string) (string, error) {

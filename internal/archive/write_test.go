@@ -272,3 +272,38 @@ func TestZstdArgs(t *testing.T) {
 		}
 	}
 }
+
+// TestLastPart holds that the list of checksums tells which part is not there,
+// where the numbers of those that are can't.
+func TestLastPart(t *testing.T) {
+	dir := t.TempDir()
+	w, err := WriteTarGzip(t.Context(), filepath.Join(dir, "x.tgz"), items(t, tree(t, 0o644, time.Now())), Writing{MaxPart: 500_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, SumsName), EncodeSums(w.Sums()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	last := len(w.Parts)
+	for _, missing := range []int{0, last} {
+		if missing > 0 {
+			if err := os.Remove(filepath.Join(dir, w.Parts[missing-1].Name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		parts, err := Parts(filepath.Join(dir, "x.tgz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		problems, err := CheckSums(t.Context(), parts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case missing == 0 && len(problems) > 0:
+			t.Errorf("nothing is missing: %+v", problems)
+		case missing > 0 && (len(problems) != 1 || problems[0].ID != "archive.part" || problems[0].Title != fmt.Sprintf("part %d of x.tgz is not there", last)):
+			t.Errorf("part %d is missing: %+v", last, problems)
+		}
+	}
+}
