@@ -152,8 +152,8 @@ func check(t *testing.T, name string, data []byte, want []Item) {
 			}
 			got[f.Name] = fmt.Sprintf("%v %x", f.Mode(), sha256.Sum256(content))
 			// The old field, for those who read no other, is of the same moment.
-			h := zip.FileHeader{ModifiedDate: f.ModifiedDate, ModifiedTime: f.ModifiedTime}
-			if old := h.ModTime(); f.Modified.Unix() != 1_000_000_000 || old.Unix() != 1_000_000_000 { //nolint:staticcheck // reads that field
+			h := zip.FileHeader{ModifiedDate: f.ModifiedDate, ModifiedTime: f.ModifiedTime} //nolint:staticcheck // what old programs read
+			if old := h.ModTime(); f.Modified.Unix() != 1_000_000_000 || old.Unix() != 1_000_000_000 {
 				t.Errorf("%s is of %v and %v", f.Name, f.Modified, old)
 			}
 		}
