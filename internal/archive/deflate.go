@@ -107,7 +107,8 @@ func addZip(z *zip.Writer, item Item, packed []byte, crc uint32, when time.Time)
 // unpacks it where.
 func date(h *zip.FileHeader, when time.Time) {
 	h.ModifiedDate = uint16(when.Day() + int(when.Month())<<5 + (when.Year()-1980)<<9) //nolint:staticcheck // see above
-	h.ModifiedTime = uint16(when.Second()/2 + when.Minute()<<5 + when.Hour()<<11) //nolint:staticcheck // see above
+	h.ModifiedTime = uint16(when.Second()/2 + when.Minute()<<5 + when.Hour()<<11)      //nolint:staticcheck // see above
+
 	const modified = 1 // the one time that is given
 	h.Extra = binary.LittleEndian.AppendUint16(nil, 0x5455)
 	h.Extra = binary.LittleEndian.AppendUint16(h.Extra, 5)
