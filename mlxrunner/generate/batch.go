@@ -31,8 +31,9 @@ type Batch struct {
 	runs    bool // a loop is on its way
 
 	// Of the loop alone.
-	texts []*text
-	full  bool // the first that waits has no room until a text ends
+	texts  []*text
+	begins *ticket // was taken, and is no text yet
+	stuck  *ticket // waits for a text to end
 }
 
 // A ticket is a request that waits or runs.
@@ -83,12 +84,14 @@ func (b *Batch) Submit(ctx context.Context, q Request, hooks Hooks) (Result, err
 	case <-t.done:
 	case <-ctx.Done():
 		if b.withdraw(t) {
-			return Result{}, fmt.Errorf("waiting for its turn: %w", ctx.Err())
+			return Result{}, left(ctx)
 		}
 		<-t.done // soon: a text looks at its context at every step
 	}
 	return t.result, t.err
 }
+
+func left(ctx context.Context) error { return fmt.Errorf("waiting for its turn: %w", ctx.Err()) }
 
 // withdraw takes a ticket out of those that wait, and tells whether it did.
 func (b *Batch) withdraw(t *ticket) bool {
@@ -117,13 +120,40 @@ func (b *Batch) run() {
 	if idle {
 		return // another loop may be running by now
 	}
+	b.drop()
 	for _, t := range b.texts {
 		t.ticket.end(t.result, err)
 	}
-	b.texts = nil
-	for !b.rest() {
-		b.take().end(Result{}, err)
+	if b.begins != nil {
+		b.begins.end(Result{}, err)
 	}
+	b.texts, b.begins, b.stuck = nil, nil, nil
+	for !b.rest() {
+		if t := b.take(); t != nil {
+			t.end(Result{}, err)
+		}
+	}
+}
+
+// drop frees what texts hold that were broken off. A closed thread has nothing
+// that could be freed.
+func (b *Batch) drop() {
+	_ = b.Thread.Do(context.Background(), func(context.Context, *mlx.Scope) error {
+		for _, t := range b.texts {
+			t.memories.free()
+			t.sampler.Free()
+			t.free()
+		}
+		return mlx.ClearCache()
+	})
+}
+
+// free gives back what a text computes with, and its scope's error.
+func (t *text) free() error {
+	free(t.now)
+	free(t.next)
+	t.logits.Free()
+	return t.scope.Close()
 }
 
 // rest tells whether nothing waits. The next request then starts another loop.
@@ -134,11 +164,12 @@ func (b *Batch) rest() bool {
 	return !b.runs
 }
 
-// take takes the first that waits; nil where there is none.
+// take takes the first that waits; nil where there is none, or where it waits
+// for a text to end.
 func (b *Batch) take() *ticket {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting) == 0 {
+	if len(b.waiting) == 0 || b.waiting[0] == b.stuck {
 		return nil
 	}
 	t := b.waiting[0]
@@ -146,39 +177,50 @@ func (b *Batch) take() *ticket {
 	return t
 }
 
-func (b *Batch) putBack(t *ticket) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.waiting = slices.Insert(b.waiting, 0, t)
-}
-
 // admit begins requests while there is room for them.
 func (b *Batch) admit(s *mlx.Scope) {
-	for len(b.texts) < b.Size && (!b.full || len(b.texts) == 0) {
+	for len(b.texts) < b.Size {
 		t := b.take()
-		switch {
-		case t == nil:
+		if t == nil {
 			return
+		}
+		b.begins = t
+		switch {
 		case t.ctx.Err() != nil:
-			t.end(Result{}, fmt.Errorf("waiting for its turn: %w", t.ctx.Err()))
+			t.end(Result{}, left(t.ctx))
 		case t.Lookup+t.Draft == 0:
 			b.begin(s, t)
 		case len(b.texts) > 0:
 			b.wait(t)
 		default:
-			t.end(b.Runner.Generate(t.ctx, s, t.Request, t.Hooks))
+			own := apart(s)
+			r, err := b.Runner.Generate(t.ctx, own, t.Request, t.Hooks)
+			_ = own.Close() // it has the same error
+			t.end(r, err)
 		}
+		b.begins = nil
 	}
 }
 
-// wait puts a request off until a text ends.
+// apart gives a scope whose errors don't become those of s: what befalls a text
+// must not end the others.
+func apart(s *mlx.Scope) *mlx.Scope { return mlx.NewScope(s.Stream()) }
+
+// wait puts a request off until a text ends. One that left meanwhile was not
+// found among those that wait.
 func (b *Batch) wait(t *ticket) {
-	b.full = true
-	b.putBack(t)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t.ctx.Err() != nil {
+		t.end(Result{}, left(t.ctx))
+		return
+	}
+	b.stuck = t
+	b.waiting = slices.Insert(b.waiting, 0, t)
 }
 
 func (b *Batch) begin(s *mlx.Scope, t *ticket) {
-	own := s.Sub()
+	own := apart(s)
 	g, err := b.Runner.open(own, t.Request, t.Hooks)
 	if err != nil {
 		_ = own.Close() // it has the same error
@@ -205,14 +247,10 @@ func (b *Batch) begin(s *mlx.Scope, t *ticket) {
 // step reads a chunk of the first prompt that is not read yet, and computes and
 // reads a token of every other text.
 func (b *Batch) step(s *mlx.Scope) {
-	for _, t := range b.texts {
-		if prompt := t.Prompt; t.reads() {
-			if err := t.feedChunk(t.ticket.ctx, t.scope, t.Model, t.kv, prompt[:len(prompt)-1]); err != nil {
-				b.end(t, err)
-			} else if t.Hooks.Prefill != nil {
-				t.Hooks.Prefill(t.kv.Offset(), len(prompt)-1)
-			}
-			break
+	fed := false
+	for _, t := range slices.Clone(b.texts) {
+		if t.reads() && (!fed || t.ticket.ctx.Err() != nil) {
+			fed = b.feed(t) || fed
 		}
 	}
 	var ready []*text
@@ -232,6 +270,20 @@ func (b *Batch) step(s *mlx.Scope) {
 			b.end(t, err)
 		}
 	}
+}
+
+// feed reads a chunk of a text's prompt, and tells whether it did. Where that
+// fails, or the text's context has ended, the text ends.
+func (b *Batch) feed(t *text) bool {
+	rest := t.Prompt[:len(t.Prompt)-1]
+	if err := t.feedChunk(t.ticket.ctx, t.scope, t.Model, t.kv, rest); err != nil {
+		b.end(t, err)
+		return false
+	}
+	if t.Hooks.Prefill != nil {
+		t.Hooks.Prefill(t.kv.Offset(), len(rest))
+	}
+	return true
 }
 
 // advance reads the token that was computed, if there is one, and goes on to the
@@ -258,6 +310,7 @@ func (b *Batch) compute(s *mlx.Scope, texts []*text) error {
 	if len(texts) == 0 {
 		return nil
 	}
+	s = apart(s)
 	sub := s.Sub()
 	tokens, caches := make([]*mlx.Array, len(texts)), make([]*cache.Cache, len(texts))
 	for i, t := range texts {
@@ -295,12 +348,9 @@ func (b *Batch) compute(s *mlx.Scope, texts []*text) error {
 // end takes a text out and gives its result.
 func (b *Batch) end(t *text, err error) {
 	b.texts = slices.DeleteFunc(b.texts, func(o *text) bool { return o == t })
-	b.full = false
-	free(t.now)
-	free(t.next)
-	t.logits.Free()
+	b.stuck = nil
 	r, err := t.close(t.scope, err)
-	if broken := t.scope.Close(); err == nil {
+	if broken := t.free(); err == nil {
 		err = broken
 	}
 	t.ticket.end(r, err)

@@ -14,6 +14,7 @@ import (
 	"payload/mlx"
 	"payload/mlx/mlxtest"
 	"payload/mlx/mlxthread"
+	"payload/mlxrunner/cache"
 	"payload/mlxrunner/constrain"
 	"payload/mlxrunner/model"
 	"payload/mlxrunner/sample"
@@ -280,6 +281,139 @@ func TestABatchThatBreaks(t *testing.T) {
 	}
 	if got, err := b.Submit(t.Context(), ask, Hooks{}); err != nil || len(got.Tokens) != 200 {
 		t.Errorf("afterwards: %d tokens, %v", len(got.Tokens), err)
+	}
+}
+
+// A brittle model fails where it is asked for so many tokens at once.
+type brittle struct {
+	model.Model
+	at int
+}
+
+var errBrittle = errors.New("brittle")
+
+func (f brittle) Forward(s *mlx.Scope, tokens *mlx.Array, c *cache.Cache) *mlx.Array {
+	if tokens.Dim(1) == f.at {
+		s.Fail(errBrittle)
+	}
+	return f.Model.Forward(s, tokens, c)
+}
+
+// under runs a request that ends when stop is called, which waits for that, and
+// returns when its first token came.
+func under(t *testing.T, b *Batch, q Request) (stop func() (Result, error)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	begun := make(chan struct{})
+	var result Result
+	var err error
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var once sync.Once
+		tell := func() { once.Do(func() { close(begun) }); time.Sleep(time.Millisecond) }
+		result, err = b.Submit(ctx, q, Hooks{
+			Prefill: func(int, int) { tell() },
+			Piece:   func(Piece) error { tell(); return nil },
+		})
+	})
+	<-begun
+	return func() (Result, error) { cancel(); wg.Wait(); return result, err }
+}
+
+// An error of MLX ends the text that it befell, and no other.
+func TestABatchKeepsErrorsApart(t *testing.T) {
+	thread, r := threaded(t)
+	r.Model = brittle{r.Model, 7}
+	b := newBatch(r, thread, 3)
+	stop := under(t, b, Request{Prompt: []int{1, 5}, MaxTokens: 900, IgnoreEnd: true})
+	bad := Request{Prompt: r.encode(t, "The harbour of Senn wakes before the sun"), Chunk: 7, MaxTokens: 5}
+	if _, err := b.Submit(t.Context(), bad, Hooks{}); !errors.Is(err, errBrittle) {
+		t.Errorf("the one that fails: %v", err)
+	}
+	if got, err := b.Submit(t.Context(), Request{Prompt: []int{1, 6}, MaxTokens: 5, IgnoreEnd: true}, Hooks{}); err != nil || len(got.Tokens) != 5 {
+		t.Errorf("one after it: %d tokens, %v", len(got.Tokens), err)
+	}
+	if _, err := stop(); !errors.Is(err, context.Canceled) {
+		t.Errorf("one beside it: %v", err)
+	}
+}
+
+// One that has to run alone and leaves before that holds nobody up.
+func TestABatchGoesOnWhereTheFirstThatWaitsLeaves(t *testing.T) {
+	thread, r := threaded(t)
+	b := newBatch(r, thread, 3)
+	stop := under(t, b, Request{Prompt: []int{1, 5}, MaxTokens: 900, IgnoreEnd: true})
+	gone, leave := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer leave()
+	if _, err := b.Submit(gone, Request{Prompt: []int{1, 5}, MaxTokens: 5, Lookup: 2}, Hooks{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the one that left: %v", err)
+	}
+	if _, err := b.Submit(t.Context(), Request{Prompt: []int{1, 6}, MaxTokens: 5, IgnoreEnd: true}, Hooks{}); err != nil {
+		t.Error(err)
+	}
+	if got, err := stop(); !errors.Is(err, context.Canceled) {
+		t.Errorf("the other waited for a whole text: %d tokens, %v", len(got.Tokens), err)
+	}
+}
+
+// A text that waits for another to read its prompt looks at its context too.
+func TestABatchSeesWhoLeavesBeforeItsPromptIsRead(t *testing.T) {
+	thread, r := threaded(t)
+	b := newBatch(r, thread, 2)
+	long := slices.Repeat([]int{5, 6, 7}, 300)
+	stop := under(t, b, Request{Prompt: long, Chunk: 1, MaxTokens: 5})
+	gone, leave := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer leave()
+	if _, err := b.Submit(gone, Request{Prompt: long, MaxTokens: 5}, Hooks{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the one that left: %v", err)
+	}
+	if got, err := stop(); !errors.Is(err, context.Canceled) || len(got.Tokens) > 0 {
+		t.Errorf("the other had read its prompt meanwhile: %d tokens, %v", len(got.Tokens), err)
+	}
+}
+
+// A panic of a request that runs alone ends it too.
+func TestABatchThatBreaksAlone(t *testing.T) {
+	thread, r := threaded(t)
+	b := newBatch(r, thread, 2)
+	torn := Hooks{Piece: func(Piece) error { panic("torn") }}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := b.Submit(t.Context(), Request{Prompt: []int{1, 5}, MaxTokens: 5, Lookup: 2}, torn)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		var torn *mlxthread.PanicError
+		if !errors.As(err, &torn) {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it never ended")
+	}
+}
+
+// What a panic tears off is given back.
+func TestABatchThatBreaksKeepsNothing(t *testing.T) {
+	thread, r := threaded(t)
+	b := newBatch(r, thread, 2)
+	active := func() int64 {
+		in, err := mlxthread.Call(t.Context(), thread, func(context.Context, *mlx.Scope) (mlx.Memory, error) { return mlx.MemoryInUse() })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in.Active
+	}
+	ask := Request{Prompt: []int{1, 5}, MaxTokens: 5, IgnoreEnd: true}
+	submitted(t, b, []Request{ask}) // what is made once
+	before := active()
+	for range 3 {
+		if _, err := b.Submit(t.Context(), ask, Hooks{Piece: func(Piece) error { panic("torn") }}); err == nil {
+			t.Fatal("no error")
+		}
+	}
+	if after := active(); after > before {
+		t.Errorf("%d bytes are lost", after-before)
 	}
 }
 
