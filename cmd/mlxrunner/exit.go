@@ -68,8 +68,11 @@ func failureOf(ctx context.Context, err error) failure {
 	if errors.Is(err, create.ErrExists) {
 		return failure{exitFailed, "name another folder, or replace the checkpoint: mlxrunner create --force SRC DST"}
 	}
+	if is[*keyError](err) {
+		return failure{exitFailed, "put a key of your choice into a file, on one line, and name that: --api-key-file FILE"}
+	}
 	if errors.Is(err, safetensors.ErrNoWeights) || errors.Is(err, fs.ErrNotExist) {
-		return failure{exitFailed, "name a folder that holds config.json, tokenizer.json and model*.safetensors: --model DIR"}
+		return failure{exitFailed, "name a folder that holds config.json, tokenizer.json and model*.safetensors"}
 	}
 	return failure{code: exitFailed}
 }

@@ -7,10 +7,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"payload/mlx/mlxtest"
 	"payload/mlxrunner/server"
@@ -35,6 +38,40 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// An interrupter is a stdout whose reader interrupts at the first text.
+type interrupter struct {
+	bytes.Buffer
+	once sync.Once
+}
+
+func (i *interrupter) Write(b []byte) (int, error) {
+	i.once.Do(func() {
+		self, err := os.FindProcess(os.Getpid())
+		if err != nil || self.Signal(os.Interrupt) != nil {
+			panic("can't interrupt")
+		}
+		time.Sleep(50 * time.Millisecond) // until it is here
+	})
+	return i.Buffer.Write(b)
+}
+
+// A text that is interrupted ends its line, so that the error has its own.
+func TestInterrupted(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a process can't interrupt itself there")
+	}
+	mlxtest.Library(t)
+	for _, args := range [][]string{{"--prompt", "The harbour"}, nil} {
+		var out interrupter
+		var told bytes.Buffer
+		code := Main(append([]string{"run", "--model", tiny}, args...), strings.NewReader("Hello!\n"), &out, &told)
+		if text := out.String(); code != exitInterrupted || len(text) < 2 || len(text) > 20 || !strings.HasSuffix(text, "\n") ||
+			!strings.HasPrefix(told.String(), "error: generating, after ") {
+			t.Errorf("%d, %q, %s", code, text, told.String())
+		}
+	}
+}
+
 // The object's keys are a contract.
 func TestRunJSON(t *testing.T) {
 	mlxtest.Library(t)
@@ -49,7 +86,7 @@ func TestRunJSON(t *testing.T) {
 		}
 		want := []string{
 			"accepted", "active_bytes", "cache_bytes", "decode_tps", "finish_reason", "first_token_ms", "footprint_bytes",
-			"generated_tokens", "load_ms", "peak_bytes", "prefill_tps", "prompt_tokens", "rounds", "schema", "text", "tokens",
+			"generated_tokens", "guessed", "load_ms", "peak_bytes", "prefill_tps", "prompt_tokens", "rounds", "schema", "text", "tokens",
 		}
 		if got := slices.Sorted(maps.Keys(keys)); !slices.Equal(got, want) {
 			t.Errorf("keys %v, want %v", got, want)
@@ -166,10 +203,10 @@ func TestFailures(t *testing.T) {
 		{[]string{"serve", "--model", tiny, "--port", "99999"}, exitUsage, false, []string{"--port is 99999"}},
 		{[]string{"serve", "--model", tiny, "--queue", "-1"}, exitUsage, false, []string{"can't be negative"}},
 		{[]string{"serve", "--model", tiny, "--api-key-file", filepath.Join(odd, "key")}, exitUsage, false, []string{"key holds no single line"}},
-		{[]string{"serve", "--model", tiny, "--api-key-file", filepath.Join(empty, "key")}, exitFailed, false, []string{"reading the API key", "no such file"}},
+		{[]string{"serve", "--model", tiny, "--api-key-file", filepath.Join(empty, "key")}, exitFailed, false, []string{"reading the API key", "no such file", "hint: put a key"}},
 		{[]string{"serve", "--model", tiny, "--port", taken(t)}, exitFailed, false, []string{"listening at 127.0.0.1, port", "in use"}},
 		{[]string{"serve", "--model", empty, "--port", "0"}, exitFailed, true, []string{"config.json", "hint: name a folder"}},
-		{[]string{"show", empty}, exitFailed, false, []string{"config.json", "hint: name a folder"}},
+		{[]string{"show", empty}, exitFailed, false, []string{"config.json", "hint: name a folder", "model*.safetensors\n"}},
 		{[]string{"run", "--model", empty, "--prompt", "x"}, exitFailed, true, []string{"config.json", "hint: name a folder"}},
 		{[]string{"run", "--model", odd, "--prompt", "x"}, exitFailed, true, []string{`"parrot" is not known; known are gemma2`}},
 		{[]string{"run", "--model", tiny, "--prompt", strings.Repeat("sea ", 600)}, exitFailed, true, []string{"context is 1024", "hint: give a shorter prompt"}},

@@ -55,7 +55,7 @@ func TestRealSmolLM2(t *testing.T) {
 			t.Errorf("%q is %v, want %v, %v", c.Prompt, ids, c.IDs, err)
 			continue
 		}
-		r, err := s.generate(ctx, a, generate.Request{Prompt: ids, MaxTokens: 64}, func(string) {})
+		r, err := s.generate(ctx, a, generate.Request{Prompt: ids, MaxTokens: 64}, true)
 		if err != nil || !slices.Equal(r.Tokens, c.Tokens) {
 			t.Errorf("after %q come %v\nwant %v, %v", c.Prompt, r.Tokens, c.Tokens, err)
 		}

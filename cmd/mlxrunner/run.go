@@ -129,6 +129,7 @@ type runReport struct {
 	FirstTokenMS    float64 `json:"first_token_ms"`
 	LoadMS          float64 `json:"load_ms"`
 	Rounds          int     `json:"rounds"`
+	Guessed         int     `json:"guessed"`
 	Accepted        int     `json:"accepted"`
 	ActiveBytes     int64   `json:"active_bytes"`
 	CacheBytes      int64   `json:"cache_bytes"`
@@ -136,17 +137,25 @@ type runReport struct {
 	FootprintBytes  int64   `json:"footprint_bytes"`
 }
 
-func (s *session) generate(ctx context.Context, a *app, q generate.Request, show func(string)) (generate.Result, error) {
-	return mlxthread.Call(ctx, s.thread, func(ctx context.Context, scope *mlx.Scope) (generate.Result, error) {
+// generate answers a request on stdout as the text comes or, quietly, not there.
+// What was told of a text that breaks off ends its line, too.
+func (s *session) generate(ctx context.Context, a *app, q generate.Request, quiet bool) (generate.Result, error) {
+	r, err := mlxthread.Call(ctx, s.thread, func(ctx context.Context, scope *mlx.Scope) (generate.Result, error) {
 		return s.runner.Generate(ctx, scope, q, generate.Hooks{
 			Prefill: func(done, total int) { a.voice.progress("reading the prompt", int64(done), int64(total)) },
 			Piece: func(p generate.Piece) error {
 				a.voice.clear()
-				show(p.Text)
+				if !quiet {
+					fmt.Fprint(a.stdout, p.Text)
+				}
 				return nil
 			},
 		})
 	})
+	if !quiet && (err == nil || r.Text != "") {
+		fmt.Fprintln(a.stdout)
+	}
+	return r, err
 }
 
 func runRun(ctx context.Context, a *app, o runOptions) error {
@@ -176,16 +185,11 @@ func complete(ctx context.Context, a *app, s *session, o runOptions) error {
 	if err != nil {
 		return err
 	}
-	show := func(text string) { fmt.Fprint(a.stdout, text) }
-	if o.json {
-		show = func(string) {}
-	}
-	r, err := s.generate(ctx, a, o.ask, show)
+	r, err := s.generate(ctx, a, o.ask, o.json)
 	if err != nil {
 		return err
 	}
 	if !o.json {
-		fmt.Fprintln(a.stdout)
 		tellStatistics(a, s, r)
 		return nil
 	}
@@ -202,7 +206,7 @@ func report(s *session, r generate.Result, memory mlx.Memory) runReport {
 		PromptTokens: r.Prompt, GeneratedTokens: len(r.Tokens),
 		PrefillTPS: r.PrefillRate(), DecodeTPS: r.DecodeRate(),
 		FirstTokenMS: milliseconds(r.FirstToken), LoadMS: milliseconds(s.took),
-		Rounds: r.Rounds, Accepted: r.Accepted,
+		Rounds: r.Rounds, Guessed: r.Guessed, Accepted: r.Accepted,
 		ActiveBytes: memory.Active, CacheBytes: memory.Cache, PeakBytes: memory.Peak, FootprintBytes: footprint(),
 	}
 }
@@ -242,11 +246,10 @@ func converse(ctx context.Context, a *app, s *session, o runOptions) error {
 		if o.ask.Prompt, err = template.Prompt(said, chat.Options{}); err != nil {
 			return err
 		}
-		r, err := s.generate(ctx, a, o.ask, func(text string) { fmt.Fprint(a.stdout, text) })
+		r, err := s.generate(ctx, a, o.ask, false)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(a.stdout)
 		if a.voice.terminal {
 			tellStatistics(a, s, r)
 		}

@@ -141,6 +141,12 @@ func again(ctx context.Context) <-chan os.Signal {
 	return signals
 }
 
+// A keyError says that the file of the API key can't be read.
+type keyError struct{ err error }
+
+func (e *keyError) Error() string { return fmt.Sprintf("reading the API key: %v", e.err) }
+func (e *keyError) Unwrap() error { return e.err }
+
 // readKey gives what a file holds but for white space around it.
 func readKey(path string) (string, error) {
 	if path == "" {
@@ -148,7 +154,7 @@ func readKey(path string) (string, error) {
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("reading the API key: %w", err)
+		return "", &keyError{err}
 	}
 	key := bytes.TrimSpace(text)
 	if len(key) == 0 || bytes.ContainsAny(key, "\r\n") {
