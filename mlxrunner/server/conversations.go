@@ -112,6 +112,7 @@ func (f *fields) messages() []message {
 }
 
 func (f *fields) message() message {
+	said := f.values["content"]
 	m := message{Role: f.text("role"), Content: f.content("content"), Name: f.text("name")}
 	switch m.Role {
 	case "developer":
@@ -125,6 +126,9 @@ func (f *fields) message() message {
 		m.CallID = f.text("tool_call_id")
 	default:
 		f.refuse("role", "it is %.40q, want system, developer, user, assistant or tool", m.Role)
+	}
+	if m.Role != "assistant" && (said == nil || string(said) == "null") { // who calls tools may say nothing
+		f.refuse("content", "it is missing")
 	}
 	return m
 }

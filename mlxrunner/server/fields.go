@@ -28,7 +28,9 @@ func readFields(w http.ResponseWriter, r *http.Request, limit int64) (*fields, e
 		return nil, unread(err)
 	}
 	f := &fields{err: new(error)}
-	if err := json.Unmarshal(text, &f.values); err != nil {
+	if err := json.Unmarshal(text, &f.values); err != nil && json.Valid(text) {
+		return nil, badRequest("", "the body is not a JSON object: it is %s", kindOf(bytes.TrimSpace(text)))
+	} else if err != nil {
 		return nil, badRequest("", "the body is not a JSON object: %v", err)
 	}
 	if f.values == nil {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -43,7 +44,7 @@ func (f *fields) sampling(vocabulary int) sample.Settings {
 
 // bias takes logit_bias: token ids, as texts, to what is added to their logits.
 func (f *fields) bias(vocabulary int) map[int]float64 {
-	given := take(f, "logit_bias", "an object of token ids and numbers", map[string]float64(nil))
+	given := take(f, "logit_bias", "an object of token ids and numbers", map[string]json.RawMessage(nil))
 	out := map[int]float64{}
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		id, err := strconv.Atoi(key)
@@ -51,11 +52,16 @@ func (f *fields) bias(vocabulary int) map[int]float64 {
 			f.refuse("logit_bias", "%.20q is no token id: the model has tokens 0 to %d", key, vocabulary-1)
 			return nil
 		}
-		if b := given[key]; b < -100 || b > 100 {
+		b, ok := as[float64](given[key])
+		if !ok || string(given[key]) == "null" {
+			f.refuse("logit_bias", "token %d has %s, want a number", id, kindOf(given[key]))
+			return nil
+		}
+		if b < -100 || b > 100 {
 			f.refuse("logit_bias", "token %d has %v, want -100 to 100", id, b)
 			return nil
 		}
-		out[id] = given[key]
+		out[id] = b
 	}
 	return out
 }

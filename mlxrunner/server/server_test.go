@@ -196,7 +196,7 @@ func TestRefusals(t *testing.T) {
 		param, says string
 	}{
 		{"completions", `{`, 400, "", "not a JSON object"},
-		{"completions", `[1]`, 400, "", "not a JSON object"},
+		{"completions", `[1]`, 400, "", "is not a JSON object: it is a list"},
 		{"completions", `null`, 400, "", "not a JSON object"},
 		{"completions", `{"prompt":"a"} x`, 400, "", "not a JSON object"},
 		{"completions", `{}`, 400, "prompt", "missing"},
@@ -219,6 +219,8 @@ func TestRefusals(t *testing.T) {
 		{"completions", `{"prompt":"a","temperature":-1}`, 400, "temperature", "want 0 to 2"},
 		{"completions", `{"prompt":"a","repetition_penalty":0}`, 400, "repetition_penalty", "it is 0"},
 		{"completions", `{"prompt":"a","logit_bias":{"x":1}}`, 400, "logit_bias", `"x" is no token id`},
+		{"completions", `{"prompt":"a","logit_bias":{"7":"1"}}`, 400, "logit_bias", "token 7 has a text, want a number"},
+		{"completions", `{"prompt":"a","logit_bias":{"7":null}}`, 400, "logit_bias", "token 7 has null, want a number"},
 		{"completions", `{"prompt":"a","logit_bias":{"7":101}}`, 400, "logit_bias", "want -100 to 100"},
 		{"completions", `{"prompt":"a","stop":[""]}`, 400, "stop", "none of them empty"},
 		{"completions", `{"prompt":"a","stop":7}`, 400, "stop", "a list of texts"},
@@ -226,6 +228,8 @@ func TestRefusals(t *testing.T) {
 		{"completions", `{"prompt":"a","stream_options":{}}`, 400, "stream_options", "stream is not true"},
 		{"completions", `{"prompt":"a","stream":true,"stream_options":{"speed":1}}`, 400, "stream_options.speed", "not a parameter"},
 		{"completions", `{"prompt":"a","messages":[]}`, 400, "messages", "not a parameter"},
+		{"chat/completions", `{"messages":[{"role":"user"}]}`, 400, "messages[0].content", "it is missing"},
+		{"chat/completions", `{"messages":[{"role":"user","content":null}]}`, 400, "messages[0].content", "it is missing"},
 		{"chat/completions", `{}`, 400, "messages", "there are none"},
 		{"chat/completions", `{"messages":[{"content":"a"}]}`, 400, "messages[0].role", `it is ""`},
 		{"chat/completions", `{"messages":["a"]}`, 400, "messages", "want a list of objects"},
