@@ -142,7 +142,7 @@ func (b *Batch) drop() {
 		for _, t := range b.texts {
 			t.memories.free()
 			t.sampler.Free()
-			t.free()
+			_ = t.free() // what broke is told already
 		}
 		return mlx.ClearCache()
 	})
