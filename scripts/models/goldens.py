@@ -116,6 +116,17 @@ CASES = [
     ),
     case("keys in 8 bits", "qwen3", packed={"bits": 8, "group_size": 32}, head_dim=32),
     case("keys in 4 bits", "llama", packed={"bits": 4, "group_size": 64}, head_dim=64),
+    *[
+        case(name + " packed", name, intermediate_size=128, quantization={"group_size": 32, "bits": bits}, **extra)
+        for name, bits, extra in (
+            ("mistral", 4, {}),
+            ("qwen2", 4, {}),
+            ("qwen3", 6, {"head_dim": 32}),
+            ("seed_oss", 8, {"attention_bias": True}),
+            ("gemma2", 4, {**GEMMA, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0, "sliding_window": 4096}),
+            ("gemma3_text", 8, {**GEMMA, "rope_local_base_freq": 10000.0, "sliding_window": 8, "sliding_window_pattern": 2}),
+        )
+    ],
     quantised("affine 4", group_size=32, bits=4),
     quantised("affine 3", group_size=64, bits=3),
     quantised("affine 8", group_size=32, bits=8, mode="affine"),
