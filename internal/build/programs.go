@@ -1,6 +1,7 @@
 package build
 
 import (
+	"bytes"
 	"context"
 	"debug/buildinfo"
 	"encoding/json"
@@ -70,8 +71,8 @@ func (j *job) programs(ctx context.Context, lib string) error {
 	return nil
 }
 
-// compileProgram builds a program for each architecture, and makes one file of
-// several. It tells how the last was built.
+// compileProgram builds a program for each architecture, of which macOS alone
+// has several, and makes one file of them. It tells how the last was built.
 func (j *job) compileProgram(ctx context.Context, own config.Program, goos string, archs []string, out string) (*buildinfo.BuildInfo, error) {
 	var info *buildinfo.BuildInfo
 	var images [][]byte
@@ -88,14 +89,14 @@ func (j *job) compileProgram(ctx context.Context, own config.Program, goos strin
 		if info, err = buildinfo.ReadFile(out); err != nil {
 			return nil, err
 		}
+		if goos != "darwin" {
+			return info, nil
+		}
 		image, err := os.ReadFile(out)
 		if err != nil {
 			return nil, err
 		}
 		images = append(images, image)
-	}
-	if goos != "darwin" {
-		return info, nil
 	}
 	data, err := machofile.JoinThin(images)
 	if err != nil {
@@ -122,16 +123,23 @@ func (j *job) programLicences(ctx context.Context, own config.Program, info *bui
 	if err := copyLicences(strings.TrimSpace(string(res.Stdout)), filepath.Join(to, "go")); err != nil {
 		return err
 	}
+	if len(info.Deps) == 0 {
+		return nil
+	}
+	args := []string{"go", "mod", "download", "-json"}
 	for _, m := range info.Deps {
-		res, err := run.Do(ctx, run.Cmd{Dir: j.w.File.Root, Args: []string{"go", "mod", "download", "-json", m.Path + "@" + m.Version}})
-		if err != nil {
-			return err
+		args = append(args, m.Path+"@"+m.Version)
+	}
+	if res, err = run.Do(ctx, run.Cmd{Dir: j.w.File.Root, Args: args}); err != nil {
+		return err
+	}
+	answers := json.NewDecoder(bytes.NewReader(res.Stdout))
+	for range info.Deps {
+		var found struct{ Path, Dir string }
+		if err := answers.Decode(&found); err != nil {
+			return fmt.Errorf("reading where modules lie: %w", err)
 		}
-		var found struct{ Dir string }
-		if err := json.Unmarshal(res.Stdout, &found); err != nil {
-			return fmt.Errorf("reading where %s lies: %w", m.Path, err)
-		}
-		if err := copyLicences(found.Dir, filepath.Join(to, strings.ReplaceAll(m.Path, "/", "_"))); err != nil {
+		if err := copyLicences(found.Dir, filepath.Join(to, strings.ReplaceAll(found.Path, "/", "_"))); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package generate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -237,7 +238,7 @@ func (b *Batch) begin(s *mlx.Scope, t *ticket) {
 	}
 	r, err := g.close(own, err)
 	_ = own.Close()
-	if is[*MemoryError](err) && len(b.texts) > 0 {
+	if _, full := errors.AsType[*MemoryError](err); full && len(b.texts) > 0 {
 		b.wait(t)
 		return
 	}

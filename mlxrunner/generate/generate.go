@@ -221,7 +221,8 @@ func (g *generation) begin(s *mlx.Scope) (err error) {
 // would come into the pool afterwards.
 func (g *generation) leave(s *mlx.Scope, err error) error {
 	if g.kv != nil {
-		if known := err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || is[*MemoryError](err); known && s.Err() == nil {
+		_, full := errors.AsType[*MemoryError](err)
+		if known := err == nil || full || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded); known && s.Err() == nil {
 			g.keep(g.text, g.memories)
 		} else {
 			g.memories.free()
@@ -229,11 +230,6 @@ func (g *generation) leave(s *mlx.Scope, err error) error {
 	}
 	g.sampler.Free()
 	return errors.Join(s.Stream().Synchronize(), mlx.ClearCache())
-}
-
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
 }
 
 func (r *Runner) check(q Request) error {
