@@ -191,6 +191,19 @@ func TestLogitsOfMLXLM(t *testing.T) {
 	}
 }
 
+// stored wants the case's logits of its weights as arrays have them.
+func (g golden) stored(t *testing.T, s *mlx.Scope, arrays map[string]*mlx.Array) {
+	t.Helper()
+	m, err := model.Load(context.Background(), s, write(t, s, g.Config, arrays), model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if text := mlxtest.Differ(forward(t, s, m, g.Tokens, 9), g.Logits, mlxtest.Tolerance{Abs: 2e-4, Rel: 1e-4}); text != "" {
+		t.Error(text)
+	}
+}
+
 // Experts may lie one by one, as their authors publish them.
 func TestExpertsOneByOne(t *testing.T) {
 	for _, name := range []string{"qwen3_moe", "qwen3_moe packed"} {
@@ -212,14 +225,7 @@ func TestExpertsOneByOne(t *testing.T) {
 					apart[fmt.Sprintf("%sexperts.%d.%s", before, i, behind)] = s.Contiguous(s.Squeeze(s.SliceAxis(a, 0, i, i+1), 0))
 				}
 			}
-			m, err := model.Load(context.Background(), s, write(t, s, g.Config, apart), model.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer m.Close()
-			if text := mlxtest.Differ(forward(t, s, m, g.Tokens, 9), g.Logits, mlxtest.Tolerance{Abs: 2e-4, Rel: 1e-4}); text != "" {
-				t.Error(text)
-			}
+			g.stored(t, s, apart)
 		})
 	}
 }
@@ -261,14 +267,7 @@ func TestGptOssAsPublished(t *testing.T) {
 			out[name] = a
 		}
 	}
-	m, err := model.Load(context.Background(), s, write(t, s, g.Config, out), model.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	if text := mlxtest.Differ(forward(t, s, m, g.Tokens, 9), g.Logits, mlxtest.Tolerance{Abs: 2e-4, Rel: 1e-4}); text != "" {
-		t.Error(text)
-	}
+	g.stored(t, s, out)
 }
 
 // LongRoPE has factors for texts up to the original length, and others beyond.
