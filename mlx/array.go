@@ -120,9 +120,10 @@ func New[T Element](s *Scope, data []T, shape ...int) *Array {
 }
 
 // Mapped makes an array over data, which must lie outside Go's heap (mapped
-// from a file, say), hold elements of dtype in native order and stay unchanged.
-// Where the device allows it nothing is copied; on the processor MLX copies at
-// once. release is called when MLX is done with data, on any thread.
+// from a file, say), hold elements of dtype in native order and stay as it is. It
+// must be writable: MLX may put a result where nothing else refers to. Where
+// the device can't use it in place, MLX copies it at once (Maps). release is
+// called when MLX is done with data, on any thread.
 func (s *Scope) Mapped(data []byte, dtype Dtype, shape []int, release func()) *Array {
 	if !s.ready("Mapped") {
 		return nil
@@ -131,12 +132,39 @@ func (s *Scope) Mapped(data []byte, dtype Dtype, shape []int, release func()) *A
 		return s.refuse("Mapped", fmt.Errorf("%d bytes don't fill %v%v", len(data), dtype, shape))
 	}
 	var dims [8]int32
-	id := releases.add(release)
+	mapped.Add(int64(len(data)))
+	id := releases.add(func() {
+		mapped.Add(-int64(len(data)))
+		if release != nil {
+			release()
+		}
+	})
 	h, err := c.ArrayNewDataManagedPayload(uintptr(unsafe.Pointer(unsafe.SliceData(data))), narrow(dims[:0], shape), c.Dtype(dtype), id, releaseAddress())
 	if err != nil {
 		releases.take(id)
+		mapped.Add(-int64(len(data)))
 	}
 	return s.made("Mapped", h, err)
+}
+
+// mapped is how many bytes arrays use in place, which MLX does not count.
+var mapped atomic.Int64
+
+// probe lies in the program's data, never at a page's first word.
+var probe [3]uint64
+
+// Maps tells whether Mapped uses memory in place, if a word before it can be
+// read and it is aligned for its elements; else it copies.
+func (s *Scope) Maps() bool {
+	words := probe[:]
+	if uintptr(unsafe.Pointer(&words[1]))%4096 < 8 {
+		words = words[1:]
+	}
+	at := unsafe.Pointer(&words[1])
+	sub := s.Sub()
+	a := sub.Mapped(unsafe.Slice((*byte)(at), 8), Uint8, []int{8}, nil)
+	in := a != nil && c.ArrayDataUint8(a.h) == at
+	return sub.Close() == nil && in
 }
 
 // Scalar makes an array without axes.

@@ -2,6 +2,7 @@ package mlx
 
 import (
 	"fmt"
+	"runtime"
 
 	"payload/mlx/internal/c"
 )
@@ -209,3 +210,8 @@ func ThreadID() uintptr {
 	}
 	return c.ThreadID()
 }
+
+// ReferenceBLAS tells whether products on the processor are those of the BLAS
+// that MLX's packages for Linux bring: one thread, no blocks, and rows of a
+// matrix several times slower than columns. It loads nothing.
+func ReferenceBLAS() bool { return runtime.GOOS == "linux" && !c.OpenBLAS }

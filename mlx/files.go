@@ -2,6 +2,8 @@ package mlx
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -17,21 +19,26 @@ type Checkpoint struct {
 
 // LoadSafetensors opens a safetensors file. Only its header is read; each
 // array is read, straight to its place, when it is first evaluated, so the
-// file must stay as it is until then: MLX would not notice. The arrays belong
-// to the scope.
+// file must stay as it is until then; one that was cut short meanwhile is an
+// error of that evaluation. The arrays belong to the scope.
 func (s *Scope) LoadSafetensors(path string) (Checkpoint, error) {
 	const op = "LoadSafetensors"
 	if !s.ready(op) {
 		return Checkpoint{}, s.err
 	}
-	// MLX 0.32 fills the tensors of a file that is cut short with bytes from
-	// elsewhere in it, and says nothing. So the header is held against the file.
 	file, err := safetensors.Open(path)
 	if err != nil {
 		return Checkpoint{}, s.fault(op, err) // it names the path
 	}
-	_ = file.Close() // only read
-	arrays, err := s.loadSafetensors(path)
+	// MLX's own reader fills the tensors of a file that is cut short with bytes
+	// from elsewhere in it, and says nothing.
+	read := func(t safetensors.Tensor, to []byte) error {
+		if _, err := io.ReadFull(file.Data(t), to); err != nil {
+			return fmt.Errorf("reading %s: tensor %q: %w", path, t.Name, err)
+		}
+		return nil
+	}
+	arrays, err := s.fill(file.Tensors, read, func() { _ = file.Close() }) // only read
 	if err != nil {
 		return Checkpoint{}, s.failFile(op, path, err)
 	}
@@ -47,27 +54,6 @@ func (s *Scope) failFile(op, path string, err error) error {
 	report(out)
 	s.Fail(out)
 	return s.err
-}
-
-func (s *Scope) loadSafetensors(path string) (map[string]*Array, error) {
-	stream, err := s.stream.cpu()
-	if err != nil {
-		return nil, err
-	}
-	arrays, err := c.MapStringToArrayNew()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = c.MapStringToArrayFree(arrays) }() // it can't fail
-	texts, err := c.MapStringToStringNew()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = c.MapStringToStringFree(texts) }() // it can't fail
-	if err := c.LoadSafetensors(&arrays, &texts, path, stream); err != nil {
-		return nil, err
-	}
-	return s.arraysOf(arrays)
 }
 
 func (s *Scope) arraysOf(m c.MapStringToArray) (map[string]*Array, error) {

@@ -2,11 +2,11 @@ package mlx
 
 import "payload/mlx/internal/c"
 
-// Memory is what MLX's allocator holds, in bytes.
+// Memory is what MLX's allocator and mapped arrays hold, in bytes.
 type Memory struct {
-	Active int64 // in arrays
+	Active int64 // in arrays, those over mapped memory included
 	Cache  int64 // freed and kept for reuse
-	Peak   int64 // the most that was active since the start or ResetPeak
+	Peak   int64 // the most that was active since the start or ResetPeak, with what is mapped now
 	Limit  int64 // where allocating waits for running work
 }
 
@@ -31,6 +31,8 @@ func MemoryInUse() (Memory, error) {
 		}
 		*q.to = int64(n)
 	}
+	m.Active += mapped.Load()
+	m.Peak += mapped.Load()
 	return m, nil
 }
 

@@ -18,16 +18,17 @@ type Scope struct {
 	arrays []*Array
 	err    error
 	closed bool
+	lost   *lost   // of arrays that are filled
 	out    c.Array // where C puts a result: the scope is on the heap already
 }
 
 // NewScope opens a scope on stream.
-func NewScope(stream *Stream) *Scope { return &Scope{stream: stream} }
+func NewScope(stream *Stream) *Scope { return &Scope{stream: stream, lost: &lost{}} }
 
 // Sub opens a scope inside: its arrays are freed by its own Close, its error
 // becomes s's at Close, and s's error stops it too.
 func (s *Scope) Sub() *Scope {
-	return &Scope{stream: s.stream, parent: s, err: s.err, closed: s.closed}
+	return &Scope{stream: s.stream, parent: s, err: s.err, closed: s.closed, lost: s.lost}
 }
 
 // Stream gives the stream that the scope runs on.
@@ -132,6 +133,9 @@ func (s *Scope) evaluate(op string, arrays []*Array, f func(c.VectorArray) error
 	if err := f(list); err != nil {
 		return s.fault(op, err, arrays...)
 	}
+	if err := s.lost.get(); err != nil {
+		return s.fault(op, err)
+	}
 	return nil
 }
 
@@ -141,6 +145,9 @@ func (s *Scope) eval(op string, h c.Array) error {
 		return err
 	}
 	if err := c.ArrayEval(h); err != nil {
+		return s.fault(op, err)
+	}
+	if err := s.lost.get(); err != nil {
 		return s.fault(op, err)
 	}
 	return nil

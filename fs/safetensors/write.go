@@ -26,9 +26,10 @@ type Writer struct {
 // ordered by the size of their elements, as the reference implementation does,
 // so that each begins at a multiple of its own.
 func Create(path string, tensors []Tensor, metadata map[string]string) (*Writer, error) {
-	w := &Writer{Header: Header{Tensors: slices.Clone(tensors), Metadata: metadata}, path: path, done: map[string]int64{}}
-	header, err := w.layout()
+	w := &Writer{path: path, done: map[string]int64{}}
+	h, header, err := Layout(tensors, metadata)
 	if err == nil {
+		w.Header = *h
 		w.f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	}
 	if err == nil {
@@ -42,24 +43,26 @@ func Create(path string, tensors []Tensor, metadata map[string]string) (*Writer,
 	return w, nil
 }
 
-// layout places the tensors and gives the header's bytes.
-func (w *Writer) layout() ([]byte, error) {
-	slices.SortStableFunc(w.Tensors, func(a, b Tensor) int {
+// Layout places tensors as Create does, and gives the first bytes of a file
+// that holds them: the header and its length.
+func Layout(tensors []Tensor, metadata map[string]string) (*Header, []byte, error) {
+	h := &Header{Tensors: slices.Clone(tensors), Metadata: metadata}
+	slices.SortStableFunc(h.Tensors, func(a, b Tensor) int {
 		return cmp.Or(cmp.Compare(b.DType.Bits(), a.DType.Bits()), strings.Compare(a.Name, b.Name))
 	})
 	entries := map[string]any{}
-	if w.Metadata != nil {
-		entries[metadataKey] = w.Metadata
+	if h.Metadata != nil {
+		entries[metadataKey] = h.Metadata
 	}
 	at := int64(0)
-	for i := range w.Tensors {
-		t := &w.Tensors[i]
+	for i := range h.Tensors {
+		t := &h.Tensors[i]
 		var ok bool
 		if t.Size, ok = t.bytes(); t.DType.Bits() == 0 || !ok {
-			return nil, fmt.Errorf("tensor %q: %s of shape %v can't be stored", t.Name, t.DType, t.Shape)
+			return nil, nil, fmt.Errorf("tensor %q: %s of shape %v can't be stored", t.Name, t.DType, t.Shape)
 		}
 		if _, twice := entries[t.Name]; twice {
-			return nil, fmt.Errorf("tensor %q stands there twice", t.Name)
+			return nil, nil, fmt.Errorf("tensor %q stands there twice", t.Name)
 		}
 		shape := t.Shape
 		if shape == nil {
@@ -75,13 +78,13 @@ func (w *Writer) layout() ([]byte, error) {
 	}
 	text, err := json.Marshal(entries)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if pad := len(text) % 8; pad != 0 {
 		text = append(text, strings.Repeat(" ", 8-pad)...)
 	}
 	out := append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...)
-	return out, w.place(int64(len(out)), int64(len(out))+at)
+	return h, out, h.place(int64(len(out)), int64(len(out))+at)
 }
 
 // To gives what takes a tensor's bytes, in order, and refuses more than it has.

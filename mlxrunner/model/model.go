@@ -114,6 +114,7 @@ func Load(ctx context.Context, s *mlx.Scope, dir string, o Options) (*Loaded, er
 	if err != nil {
 		return nil, fmt.Errorf("loading %s: %w", dir, err)
 	}
+	defer w.close()
 	loaded, err := finish(ctx, config, build, w, o)
 	if err != nil {
 		w.free()
@@ -122,10 +123,10 @@ func Load(ctx context.Context, s *mlx.Scope, dir string, o Options) (*Loaded, er
 	return loaded, nil
 }
 
-// processed is a model that can be rearranged for the processor: it gives the
-// arrays that it made and those that it needs no more.
+// processed is a model that prepares itself for the processor: it gives the
+// arrays that it made.
 type processed interface {
-	ForProcessor(s *mlx.Scope) (made, gone []*mlx.Array)
+	ForProcessor(s *mlx.Scope) []*mlx.Array
 }
 
 func finish(ctx context.Context, config *Config, build Build, w *Weights, o Options) (*Loaded, error) {
@@ -137,7 +138,7 @@ func finish(ctx context.Context, config *Config, build Build, w *Weights, o Opti
 		return nil, err
 	}
 	if p, ok := m.(processed); ok && w.onProcessor() {
-		w.exchange(p.ForProcessor(w.Scope))
+		w.order = append(w.order, p.ForProcessor(w.Scope)...)
 	}
 	w.letGo()
 	bytes, err := w.read(ctx, o.Progress)

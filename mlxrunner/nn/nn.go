@@ -19,14 +19,16 @@ import (
 // Matrix is a weight of rows and columns as a checkpoint has it, packed or not.
 type Matrix struct {
 	plain  *mlx.Array // [rows, columns]; nil where only turned is there
-	turned *mlx.Array // [columns, rows]: the same memory, unless it was turned for the processor
-	part   bool       // of the memory of another matrix
+	turned *mlx.Array // [columns, rows]: the same memory where plain is there
 	packed mlx.Quantized
 	how    quant.Params
 }
 
 // Plain makes a matrix of an array [rows, columns]; turned is its transpose.
 func Plain(w, turned *mlx.Array) Matrix { return Matrix{plain: w, turned: turned} }
+
+// Turned makes a matrix of an array [columns, rows], which gives no rows.
+func Turned(w *mlx.Array) Matrix { return Matrix{turned: w} }
 
 // Packed makes a matrix of quantised weights.
 func Packed(w mlx.Quantized, how quant.Params) Matrix { return Matrix{packed: w, how: how} }
@@ -37,7 +39,7 @@ func (m Matrix) Rows(s *mlx.Scope, from, to int, keep func(*mlx.Array) *mlx.Arra
 	part := func(a *mlx.Array) *mlx.Array { return keep(s.SliceAxis(a, 0, from, to)) }
 	if m.plain != nil {
 		plain := part(m.plain)
-		return Matrix{plain: plain, turned: keep(s.Transpose(plain)), part: true}
+		return Matrix{plain: plain, turned: keep(s.Transpose(plain))}
 	}
 	packed := mlx.Quantized{Weights: part(m.packed.Weights), Scales: part(m.packed.Scales)}
 	if m.packed.Biases != nil {
@@ -48,6 +50,9 @@ func (m Matrix) Rows(s *mlx.Scope, from, to int, keep func(*mlx.Array) *mlx.Arra
 
 // times gives x [..., columns] multiplied by the matrix transposed: [..., rows].
 func (m Matrix) times(s *mlx.Scope, x *mlx.Array) *mlx.Array {
+	if m.plain != nil && slow(s, x) {
+		return m.across(s, x)
+	}
 	if m.turned != nil {
 		return s.Matmul(x, m.turned)
 	}

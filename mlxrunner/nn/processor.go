@@ -13,56 +13,26 @@ import (
 // costs several microseconds beside its arithmetic, which for a small model is
 // most of the time. What follows computes the same in some forty. Longer inputs
 // and other devices take the usual way.
-//
-// Matrices are turned in memory besides: the BLAS that MLX's packages bring
-// multiplies a row by columns of a matrix that lies by rows about 1.4 times as
-// fast as by one that lies by columns.
 
-// ForProcessor rearranges the decoder for the processor. It gives the arrays
-// that it made and those that nothing refers to any more.
-func (d *Decoder) ForProcessor(s *mlx.Scope) (made, gone []*mlx.Array) {
+// ForProcessor prepares the decoder for the processor and gives the arrays that
+// it made.
+func (d *Decoder) ForProcessor(s *mlx.Scope) []*mlx.Array {
 	p := &processor{s: s}
 	for _, b := range d.Blocks {
-		a := b.Attention
-		p.turn(a.Q, a.K, a.V, a.O)
-		if mlp, ok := b.MLP.(*MLP); ok {
-			p.turn(mlp.Gate, mlp.Up, mlp.Down)
-		}
 		p.norm(b.BeforeAttention, b.AfterAttention, b.BeforeMLP, b.AfterMLP)
 	}
 	p.norm(d.Norm)
-	if d.Head.Weight.plain != d.Embed.Weight.plain { // the table gives rows too
-		p.turn(d.Head)
-	}
-	return p.made, p.gone
+	return p.made
 }
 
 type processor struct {
-	s          *mlx.Scope
-	made, gone []*mlx.Array
+	s    *mlx.Scope
+	made []*mlx.Array
 }
 
 func (p *processor) keep(a *mlx.Array) *mlx.Array {
 	p.made = append(p.made, p.s.Keep(a))
 	return a
-}
-
-// tallest is up to how many rows a matrix is turned. Products with more don't fit
-// the processor's caches and gain nothing, and while it is turned it is there twice.
-const tallest = 1 << 14
-
-// turn lays plain matrices down as columns by rows. Parts of one that was cut
-// up stay: it would be there twice.
-func (p *processor) turn(layers ...*Linear) {
-	for _, l := range layers {
-		m := &l.Weight
-		if m.plain == nil || m.part || m.plain.Dim(0) > tallest {
-			continue
-		}
-		turned := p.keep(p.s.Contiguous(m.turned))
-		p.gone = append(p.gone, m.plain, m.turned)
-		*m = Matrix{turned: turned}
-	}
 }
 
 func (p *processor) norm(norms ...*RMSNorm) {
@@ -211,4 +181,20 @@ func (l *Linear) addTo(s *mlx.Scope, x, y *mlx.Array) *mlx.Array {
 func (n *RMSNorm) row(s *mlx.Scope, x *mlx.Array) *mlx.Array {
 	sum := s.AddMM(n.least, x, s.Reshape(x, -1, 1), 1, 1)
 	return s.Multiply(s.Multiply(x, s.Rsqrt(sum)), n.scaled)
+}
+
+// slow tells whether the BLAS is slow at products of x with a matrix that lies
+// by rows: with fewer of its own, what is around the products costs more.
+func slow(s *mlx.Scope, x *mlx.Array) bool {
+	return x != nil && s.Stream().Device().Kind == mlx.KindCPU && mlx.ReferenceBLAS() && x.Size() >= 8*x.Dim(-1)
+}
+
+// across is times for a plain matrix: it multiplies columns of x, along which
+// the reference BLAS runs without a stop.
+func (m Matrix) across(s *mlx.Scope, x *mlx.Array) *mlx.Array {
+	shape := x.Shape()
+	features := shape[len(shape)-1]
+	by := s.Contiguous(s.Transpose(s.Reshape(x, -1, features)))
+	y := s.Contiguous(s.Transpose(s.Matmul(m.plain, by)))
+	return s.Reshape(y, append(shape[:len(shape)-1], m.plain.Dim(0))...)
 }

@@ -79,3 +79,19 @@ func TestRowIsTheNorm(t *testing.T) {
 		}
 	}
 }
+
+// What is multiplied across is what is multiplied along, of any shape.
+func TestAcrossIsTimes(t *testing.T) {
+	s := mlxtest.Scope(t)
+	w := s.Normal(mlx.Float32, 0, 1, nil, 24, 16)
+	m := Plain(w, s.Transpose(w))
+	for _, shape := range [][]int{{9, 16}, {1, 8, 16}, {2, 5, 16}} {
+		x := s.Normal(mlx.Float32, 0, 1, nil, shape...)
+		want := s.Matmul(x, m.turned)
+		values, err := mlx.Values[float32](s, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mlxtest.Close(t, s, m.across(s, x), want.Shape(), values, mlxtest.Tolerance{Abs: 1e-5})
+	}
+}

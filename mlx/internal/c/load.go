@@ -34,6 +34,9 @@ func (e *SymbolError) Error() string {
 // are never freed.
 var tellAddress = sync.OnceValue(func() uintptr { return purego.NewCallback(tell) })
 
+// OpenBLAS is whether the library that was opened multiplies by OpenBLAS.
+var OpenBLAS bool
+
 // Open loads the library at path and binds every function. After an error of
 // type VersionError or SymbolError the library stays mapped and unused.
 func Open(path string) error {
@@ -61,6 +64,8 @@ func Open(path string) error {
 			purego.RegisterFunc(s.reg, addresses[i])
 		}
 	}
+	_, err = lookUp(lib, "openblas_get_config") // of what the library is linked to
+	OpenBLAS = err == nil
 	SetErrorHandler(tellAddress(), 0, 0)
 	version, err := LibraryVersion()
 	if err != nil {
