@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
 
 	"payload/internal/run"
+	"payload/mlx"
 )
 
 // A subject is a checkpoint that bin/mlxrunner and mlx-lm both run.
@@ -82,9 +84,13 @@ func (b bench) runner(ctx context.Context) error {
 
 // subject prints a subject's rows, and gives an error of what was missed.
 func (b bench) subject(ctx context.Context, s subject) (missed, err error) {
+	library, err := libmlx()
+	if err != nil {
+		return nil, err
+	}
 	var ours, peers []measure
 	for range s.rounds {
-		o, err := measureRun(ctx, s, func(prompt string, tokens int, asJSON bool) []string {
+		o, err := measureRun(ctx, s, nil, func(prompt string, tokens int, asJSON bool) []string {
 			args := []string{"bin/mlxrunner", "run", "--model", s.dir, "--prompt", prompt, "--max-tokens", strconv.Itoa(tokens)}
 			if asJSON {
 				args = append(args, "--json")
@@ -94,7 +100,7 @@ func (b bench) subject(ctx context.Context, s subject) (missed, err error) {
 		if err != nil {
 			return nil, err
 		}
-		p, err := measureRun(ctx, s, func(prompt string, tokens int, asJSON bool) []string {
+		p, err := measureRun(ctx, s, []string{"LD_PRELOAD=" + library}, func(prompt string, tokens int, asJSON bool) []string {
 			args := []string{b.python, "scripts/mlxbench/lm.py", s.dir, prompt, strconv.Itoa(tokens)}
 			if asJSON {
 				args = append(args, "--json")
@@ -132,19 +138,31 @@ func (b bench) subject(ctx context.Context, s subject) (missed, err error) {
 	return missed, nil
 }
 
+// libmlx finds the library that mlxrunner loads. Python's own is passed over for
+// it: it may be linked to another BLAS.
+func libmlx() (string, error) {
+	folder := os.Getenv(mlx.PathVariable)
+	for _, pattern := range []string{"libmlx.so", "mlx_*/libmlx.so"} {
+		if found, err := filepath.Glob(filepath.Join(folder, pattern)); err == nil && len(found) == 1 {
+			return filepath.Abs(found[0])
+		}
+	}
+	return "", fmt.Errorf("finding libmlx.so: none in %s, which %s names", folder, mlx.PathVariable)
+}
+
 // measureRun runs one side twice: to the first token of a short prompt, and
 // through a long one and its text.
-func measureRun(ctx context.Context, s subject, args func(prompt string, tokens int, asJSON bool) []string) (measure, error) {
+func measureRun(ctx context.Context, s subject, env []string, args func(prompt string, tokens int, asJSON bool) []string) (measure, error) {
 	var m measure
 	first := &firstWrite{began: time.Now()}
-	short, err := run.Do(ctx, run.Cmd{Args: args(s.short, 1, false), Stdout: first})
+	short, err := run.Do(ctx, run.Cmd{Args: args(s.short, 1, false), Env: env, Stdout: first})
 	if err != nil {
 		return m, err
 	}
 	if first.after == 0 {
 		return m, fmt.Errorf("running %s: it printed nothing", args(s.short, 1, false)[0])
 	}
-	long, err := run.Do(ctx, run.Cmd{Args: args(s.long, s.tokens, true)})
+	long, err := run.Do(ctx, run.Cmd{Args: args(s.long, s.tokens, true), Env: env})
 	if err != nil {
 		return m, err
 	}
