@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"payload/fs/safetensors"
@@ -48,9 +49,16 @@ func TestFill(t *testing.T) {
 	if !slices.Equal(asked, []string{"floats"}) {
 		t.Errorf("%v were asked for", asked)
 	}
-	if err := errors.Join(sub.Close(), s.Stream().Synchronize()); err != nil || done.Load() != 1 {
-		t.Errorf("done %d times, %v", done.Load(), err)
+	if err := sub.Close(); err != nil {
+		t.Error(err)
 	}
+	for range 200 { // a thread of MLX's lets go of it last
+		if done.Load() == 1 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("done %d times", done.Load())
 }
 
 // A fault of filling is that of the evaluation, and of every one after.

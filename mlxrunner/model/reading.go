@@ -5,6 +5,7 @@ import (
 	"io"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"payload/fs/safetensors"
@@ -110,11 +111,13 @@ func (p piece) touch() (err error) {
 		}
 	}()
 	willNeed(p.bytes)
+	var sum byte
 	for i := 0; i < len(p.bytes); i += 4096 {
-		touched += p.bytes[i]
+		sum += p.bytes[i]
 	}
+	touched.Store(uint32(sum))
 	return nil
 }
 
-// touched keeps the compiler from leaving reads out.
-var touched byte
+// touched keeps the compiler from leaving the reads out.
+var touched atomic.Uint32
