@@ -38,6 +38,7 @@ const (
 type measure struct {
 	start   time.Duration // from the process's start to its first token
 	peak    int64         // bytes, the most that was in RAM
+	private int64         // bytes at the end that are no file's pages
 	cpu     time.Duration // of prompt and text, without what starting takes
 	decode  float64       // tokens a second
 	prefill float64
@@ -49,6 +50,7 @@ type runReport struct {
 	Tokens     []int   `json:"tokens"`
 	Prompt     int     `json:"prompt_tokens"`
 	FirstToken float64 `json:"first_token_ms"`
+	Footprint  int64   `json:"footprint_bytes"`
 	DecodeTPS  float64 `json:"decode_tps"`
 }
 
@@ -134,6 +136,7 @@ func (b bench) subject(ctx context.Context, s subject) (missed, err error) {
 	row("prefill", "tokens a second", func(m measure) float64 { return m.prefill }, wantPrefill, true)
 	row("process start to first token", "ms", func(m measure) float64 { return m.start.Seconds() * 1000 }, wantStart, false)
 	row("peak memory", "MiB", func(m measure) float64 { return float64(m.peak) / (1 << 20) }, wantMemory, false)
+	row("memory at the end that no file gives back", "MiB", func(m measure) float64 { return float64(m.private) / (1 << 20) }, 0, false)
 	row("processor time of prompt and text", "ms", func(m measure) float64 { return m.cpu.Seconds() * 1000 }, 0, false)
 	return missed, nil
 }
@@ -174,7 +177,7 @@ func measureRun(ctx context.Context, s subject, env []string, args func(prompt s
 		return m, fmt.Errorf("%d tokens came, not %d", len(r.Tokens), s.tokens)
 	}
 	return measure{
-		start: first.after, peak: long.Peak, cpu: long.CPU - short.CPU,
+		start: first.after, peak: long.Peak, private: r.Footprint, cpu: long.CPU - short.CPU,
 		decode: r.DecodeTPS, prefill: float64(r.Prompt) / r.FirstToken * 1000, tokens: r.Tokens,
 	}, nil
 }

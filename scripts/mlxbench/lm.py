@@ -1,6 +1,7 @@
 """Does what `mlxrunner run` does, with mlx-lm: MODEL PROMPT MAX_TOKENS [--json]. Prints something at the first token."""
 
 import json
+import resource
 import sys
 import time
 
@@ -18,7 +19,9 @@ for r in stream_generate(model, tokenizer, prompt, max_tokens=limit):
         print(".", end="", flush=True)
     prompt_tokens = r.prompt_tokens
 if sys.argv[4:]:
+    resident, shared = map(int, open("/proc/self/statm").read().split()[1:3])
     print(json.dumps({
+        "footprint_bytes": (resident - shared) * resource.getpagesize(),
         "tokens": tokens,
         "prompt_tokens": prompt_tokens,
         "first_token_ms": (times[1] - times[0]) * 1000,
