@@ -2,15 +2,16 @@ package verify
 
 import (
 	"debug/pe"
-	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"os"
 	"path"
 	"slices"
 	"strings"
 
 	"payload/internal/manifest"
+
+	"github.com/ianlancetaylor/demangle"
 )
 
 // dll is one PE file, a program or a library, as far as Windows' loader looks at
@@ -19,6 +20,8 @@ type dll struct {
 	path    string // in the payload
 	program bool
 	needed  []string // as they are written; case does not count
+	imports []foreign
+	exports map[string]foreign // and to what of another library each is passed on
 }
 
 // readDLLs opens every PE file of the payload, in order of path.
@@ -48,55 +51,86 @@ func readDLL(file string) (*dll, error) {
 		return nil, err
 	}
 	d := &dll{program: f.Characteristics&pe.IMAGE_FILE_DLL == 0}
-	symbols, err := importedSymbols(f)
-	for _, s := range symbols { // "name:library"
-		library := s[strings.LastIndexByte(s, ':')+1:]
-		switch {
-		case library == "":
-			return nil, errors.New("its import table names no library")
-		case !slices.Contains(d.needed, library):
-			d.needed = append(d.needed, library)
+	t := tablesOf(f)
+	if d.imports, err = t.imports(); err != nil {
+		return nil, err
+	}
+	for _, i := range d.imports {
+		if !slices.Contains(d.needed, i.library) {
+			d.needed = append(d.needed, i.library)
 		}
 	}
+	d.exports, err = t.exports()
 	return d, err
-}
-
-// importedSymbols is what debug/pe reads of the import table. It trusts the
-// table's addresses.
-func importedSymbols(f *pe.File) (symbols []string, err error) {
-	defer func() {
-		if recover() != nil {
-			err = fmt.Errorf("its import table: %w", io.ErrUnexpectedEOF)
-		}
-	}()
-	return f.ImportedSymbols()
 }
 
 // checkDLLs resolves what PE files need as Windows does for a program that was
 // started: in the program's folder, and for a library that is loaded by its path
 // in that library's folder too. Then come the system's.
 func checkDLLs(res *Result, files []manifest.File, dlls []*dll) {
-	sys := platforms["windows"]
-	have := map[string]bool{} // paths in small letters
+	l := lookup{files: map[string]bool{}, dlls: map[string]*dll{}}
 	for _, f := range files {
-		have[strings.ToLower(f.Path)] = true
+		l.files[strings.ToLower(f.Path)] = true
 	}
-	var started []string
 	for _, d := range dlls {
+		l.dlls[strings.ToLower(d.path)] = d
 		if d.program {
-			started = append(started, path.Dir(d.path))
+			l.started = append(l.started, path.Dir(d.path))
 		}
 	}
+	sys := platforms["windows"]
 	for _, d := range dlls {
 		for _, name := range d.needed {
-			folders := append([]string{path.Dir(d.path)}, started...)
-			if slices.ContainsFunc(folders, func(dir string) bool { return have[strings.ToLower(path.Join(dir, name))] }) || ofWindows(sys, name) {
-				continue
+			if l.find(d, name) == "" && !ofWindows(sys, name) {
+				res.static("closure.missing", d.path+":"+name, fmt.Sprintf("%s needs %s, which is neither in the payload nor a declared system library", d.path, name),
+					"it is looked for in "+strings.Join(slices.Compact(l.folders(d)), ", "), d.path)
 			}
-			res.static("closure.missing", d.path+":"+name, fmt.Sprintf("%s needs %s, which is neither in the payload nor a declared system library", d.path, name),
-				"it is looked for in "+strings.Join(slices.Compact(folders), ", "), d.path)
+		}
+		missing := map[string][]string{}
+		for _, i := range d.imports {
+			if i.name != "" && !l.has(d, i, nil) {
+				missing[i.library] = append(missing[i.library], demangle.Filter(i.name))
+			}
+		}
+		for _, library := range slices.Sorted(maps.Keys(missing)) {
+			res.static("symbols.undefined", d.path+":"+library, fmt.Sprintf("%s needs %s of %s, which it does not have", d.path, some(missing[library], 1), library),
+				"it needs "+some(missing[library], 12), d.path, l.find(d, library))
 		}
 	}
+}
+
+// A lookup finds libraries of a payload as Windows does, which has all letters
+// small.
+type lookup struct {
+	files   map[string]bool
+	dlls    map[string]*dll
+	started []string // folders of programs
+}
+
+func (l lookup) folders(d *dll) []string { return append([]string{path.Dir(d.path)}, l.started...) }
+
+// find gives the file that a name stands for to d; "" is none of the payload's.
+func (l lookup) find(d *dll, name string) string {
+	for _, dir := range l.folders(d) {
+		if file := strings.ToLower(path.Join(dir, name)); l.files[file] {
+			return file
+		}
+	}
+	return ""
+}
+
+// has tells whether what d takes is there. What is no file of the payload, or
+// can't be read, is looked at elsewhere.
+func (l lookup) has(d *dll, want foreign, seen []foreign) bool {
+	from := l.dlls[l.find(d, want.library)]
+	if from == nil {
+		return true
+	}
+	to, ok := from.exports[want.name]
+	if !ok || to == (foreign{}) {
+		return ok
+	}
+	return !slices.Contains(seen, to) && l.has(from, to, append(seen, to))
 }
 
 // apiSets begin the names that Windows maps to libraries of its own.

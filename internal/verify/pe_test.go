@@ -4,29 +4,91 @@ import (
 	"encoding/binary"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 )
 
-// peFile is the least PE file for x86-64 that imports one function of each
-// library.
+// peFile is the least PE file for x86-64 that imports one function, work, of
+// each library; a library has such a function too.
 func peFile(program bool, libraries ...string) string {
-	le := binary.LittleEndian
-	const section, at = 0x200, 0x1000 // in the file, in memory
-	table := make([]byte, 20*(len(libraries)+1))
-	for i, lib := range libraries {
-		name := at + len(table)
-		table = append(append(table, lib...), 0)
-		hint := at + len(table)
-		table = append(table, "\x00\x00work\x00"...)
-		for len(table)%8 != 0 {
-			table = append(table, 0)
-		}
-		thunk := at + len(table)
-		table = le.AppendUint64(le.AppendUint64(table, uint64(hint)), 0)
-		le.PutUint32(table[20*i:], uint32(thunk))
-		le.PutUint32(table[20*i+12:], uint32(name))
-		le.PutUint32(table[20*i+16:], uint32(thunk))
+	spec := peSpec{program: program}
+	for _, library := range libraries {
+		spec.imports = append(spec.imports, foreign{library, "work"})
 	}
+	if !program {
+		spec.exports = []string{"work"}
+	}
+	return spec.file()
+}
+
+// A peSpec is what a PE file is joined to: names, or numbers as "#12".
+type peSpec struct {
+	program          bool
+	imports, delayed []foreign
+	exports          []string // "name", or "name=OTHER.name", from number 5 on
+}
+
+func (p peSpec) file() string {
+	le := binary.LittleEndian
+	const section, base = 0x200, 0x1000 // in the file, in memory
+	var data []byte
+	add := func(b ...byte) uint32 {
+		for len(data)%8 != 0 {
+			data = append(data, 0)
+		}
+		data = append(data, b...)
+		return uint32(base + len(data) - len(b))
+	}
+	words := func(words ...uint32) (b []byte) {
+		for _, w := range words {
+			b = le.AppendUint32(b, w)
+		}
+		return b
+	}
+	text := func(s string) uint32 { return add(append([]byte(s), 0)...) }
+	thunk := func(name string) uint32 {
+		if number, ok := strings.CutPrefix(name, "#"); ok {
+			n, _ := strconv.Atoi(number)
+			return add(le.AppendUint64(nil, 1<<63|uint64(n))...)
+		}
+		hint := add(append([]byte("\x00\x00"+name), 0)...)
+		return add(append(le.AppendUint64(nil, uint64(hint)), make([]byte, 8)...)...)
+	}
+	var imports, delayed []byte
+	for _, i := range p.imports {
+		at := thunk(i.name)
+		add(make([]byte, 8)...)
+		imports = append(imports, words(at, 0, 0, text(i.library), at)...)
+	}
+	for _, i := range p.delayed {
+		at := thunk(i.name)
+		add(make([]byte, 8)...)
+		delayed = append(delayed, words(1, text(i.library), 0, at, at, 0, 0, 0)...)
+	}
+	importAt := add(append(imports, make([]byte, 20)...)...)
+	delayedAt := add(append(delayed, make([]byte, 32)...)...)
+	// Strings that pass something on lie within the table's own extent.
+	exportAt := add(make([]byte, 40)...)
+	var functions, names, places []byte
+	for i, e := range p.exports {
+		name, to, passed := strings.Cut(e, "=")
+		function := uint32(base)
+		if passed {
+			function = text(to)
+		}
+		functions = append(functions, words(function)...)
+		names = append(names, words(text(name))...)
+		places = le.AppendUint16(places, uint16(i))
+	}
+	n := uint32(len(p.exports))
+	table := words(0, 0, 0, text("self.dll"), 5, n, n, add(functions...), add(names...), add(places...))
+	copy(data[exportAt-base:], table)
+	exportSize := uint32(base+len(data)) - exportAt
+	if n == 0 {
+		exportAt = 0
+	}
+
 	b := make([]byte, section)
 	copy(b, "MZ")
 	le.PutUint32(b[0x3c:], 0x40)
@@ -36,21 +98,19 @@ func peFile(program bool, libraries ...string) string {
 	le.PutUint16(h[2:], 1)     // sections
 	le.PutUint16(h[16:], 240)  // size of what follows
 	le.PutUint16(h[18:], 0x22) // executable
-	if !program {
+	if !p.program {
 		le.PutUint16(h[18:], 0x2022) // a library
 	}
 	o := h[20:]
 	le.PutUint16(o, 0x20b)
 	le.PutUint32(o[108:], 16)
-	le.PutUint32(o[112+8:], at)
-	le.PutUint32(o[112+12:], uint32(len(table)))
+	for dir, at := range map[int][2]uint32{exportTable: {exportAt, exportSize}, importTable: {importAt, uint32(len(imports) + 20)}, delayTable: {delayedAt, uint32(len(delayed) + 32)}} {
+		copy(o[112+8*dir:], words(at[0], at[1]))
+	}
 	s := o[240:]
-	copy(s, ".idata")
-	le.PutUint32(s[8:], uint32(len(table)))
-	le.PutUint32(s[12:], at)
-	le.PutUint32(s[16:], uint32(len(table)))
-	le.PutUint32(s[20:], section)
-	return string(b) + string(table)
+	copy(s, ".rdata")
+	copy(s[8:], words(uint32(len(data)), base, uint32(len(data)), section))
+	return string(b) + string(data)
 }
 
 func TestPE(t *testing.T) {
@@ -86,10 +146,65 @@ func TestPE(t *testing.T) {
 			change: func(f map[string]string) { f["GGML-base.dll"] = f["GGML-base.dll"][:0x60] },
 			want:   []string{"pe.unreadable:GGML-base.dll"},
 		},
+		"a function gone": {
+			change: func(f map[string]string) { f["GGML-base.dll"] = peSpec{exports: []string{"other"}}.file() },
+			want:   []string{"symbols.undefined:cuda/ggml-cuda.dll:ggml-base.dll", "symbols.undefined:server.exe:ggml-base.dll"},
+		},
+		"a function by its number": {
+			change: func(f map[string]string) {
+				f["server.exe"] = peSpec{program: true, imports: []foreign{{"ggml-base.dll", "#5"}}}.file()
+			},
+			want: []string{},
+		},
+		"a number that nothing has": {
+			change: func(f map[string]string) {
+				f["server.exe"] = peSpec{program: true, imports: []foreign{{"ggml-base.dll", "#6"}}}.file()
+			},
+			want: []string{"symbols.undefined:server.exe:ggml-base.dll"},
+		},
+		"a function that the system has": {
+			change: func(f map[string]string) { f["GGML-base.dll"] = peSpec{exports: []string{"work=KERNEL32.Beep"}}.file() },
+			want:   []string{},
+		},
+		"a function that another library has": {
+			change: func(f map[string]string) {
+				f["GGML-base.dll"] = peSpec{exports: []string{"work=core.#5"}}.file()
+				f["core.dll"] = peSpec{exports: []string{"real"}}.file()
+			},
+			want: []string{},
+		},
+		"a function that another library lacks": {
+			change: func(f map[string]string) {
+				f["GGML-base.dll"] = peSpec{exports: []string{"work=core.real"}}.file()
+				f["core.dll"] = peSpec{exports: []string{"unreal"}}.file()
+			},
+			want: []string{"symbols.undefined:cuda/ggml-cuda.dll:ggml-base.dll", "symbols.undefined:server.exe:ggml-base.dll"},
+		},
+		"a function that is passed on in a ring": {
+			change: func(f map[string]string) {
+				f["GGML-base.dll"] = peSpec{exports: []string{"work=GGML-base.work"}}.file()
+			},
+			want: []string{"symbols.undefined:cuda/ggml-cuda.dll:ggml-base.dll", "symbols.undefined:server.exe:ggml-base.dll"},
+		},
+		"what is looked for when it is called": {
+			change: func(f map[string]string) {
+				f["server.exe"] = peSpec{program: true, delayed: []foreign{{"ggml-base.dll", "play"}, {"gone.dll", "work"}}}.file()
+			},
+			want: []string{"closure.missing:server.exe:gone.dll", "symbols.undefined:server.exe:ggml-base.dll"},
+		},
 		"a table that leads outside": {
 			change: func(f map[string]string) {
 				b := []byte(f["GGML-base.dll"])
-				binary.LittleEndian.PutUint32(b[0x200+12:], 0x7fffffff)
+				binary.LittleEndian.PutUint32(b[0x44+20+112+8*importTable:], 0x7fffffff)
+				f["GGML-base.dll"] = string(b)
+			},
+			want: []string{"pe.unreadable:GGML-base.dll"},
+		},
+		"more exports than there are numbers": {
+			change: func(f map[string]string) {
+				b := []byte(f["GGML-base.dll"])
+				at := binary.LittleEndian.Uint32(b[0x44+20+112:]) - 0x1000 + 0x200
+				binary.LittleEndian.PutUint32(b[at+20:], 1<<30)
 				f["GGML-base.dll"] = string(b)
 			},
 			want: []string{"pe.unreadable:GGML-base.dll"},

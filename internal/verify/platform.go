@@ -67,6 +67,7 @@ var platforms = map[string]platform{
 			"synchronization.dll": "Windows", "ucrtbase.dll": "Windows", "user32.dll": "Windows", "userenv.dll": "Windows",
 			"version.dll": "Windows", "winhttp.dll": "Windows", "wininet.dll": "Windows", "winmm.dll": "Windows", "ws2_32.dll": "Windows",
 			"msvcp140.dll":       "Visual C++'s redistributable, which an installer brings",
+			"msvcp140_1.dll":     "Visual C++'s redistributable, which an installer brings",
 			"vcruntime140.dll":   "Visual C++'s redistributable, which an installer brings",
 			"vcruntime140_1.dll": "Visual C++'s redistributable, which an installer brings",
 			"vcomp140.dll":       "Visual C++'s redistributable, which an installer brings",
