@@ -173,7 +173,20 @@ func TestPackageDarwin(t *testing.T) {
 	if code, _, voice := payloadIn(dir, "package", "darwin", "--macos", "14.0"); code != exitDone {
 		t.Errorf("exit %d\n%s", code, voice)
 	}
-	if code, _, voice := payloadIn(dir, "package", "darwin", "--macos", "13.0"); code != exitVerification || !strings.Contains(voice, "v3/libgpu.dylib needs macOS 14.0") {
+	lib = unpacked(t, dir)
+	if code, out, voice := payloadIn(dir, "verify", "--no-run", lib); code != exitDone {
+		t.Errorf("verify, for macOS 14.0: exit %d\n%s%s", code, out, voice)
+	}
+	if code, out, _ := payloadIn(dir, "verify", "--no-run", "--macos", "13.0", lib); code != exitVerification || !strings.Contains(out, "v3/libgpu.dylib needs macOS 14.0") {
+		t.Errorf("verify, for macOS 13.0: exit %d\n%s", code, out)
+	}
+	code, _, voice = payloadIn(dir, "package", "darwin", "--macos", "13.0")
+	for _, want := range []string{"tool", "libtoy.dylib", "v3/libgpu.dylib", "v4/libgpu.dylib"} {
+		if !strings.Contains(voice, want+" needs macOS ") {
+			t.Errorf("nothing of %s in\n%s", want, voice)
+		}
+	}
+	if code != exitVerification || strings.Contains(voice, ": sign") {
 		t.Errorf("exit %d\n%s", code, voice)
 	}
 }

@@ -56,7 +56,7 @@ is wrong. docs/verify.md explains each finding.`,
 	f.IntVar(&opts.growth, "growth", verify.DefaultGrowth, "with --against: by how many `PERCENT` a file may grow")
 	f.StringVar(&opts.floors[0], "glibc", "", "the oldest glibc `VERSION` that every file has to load with")
 	f.StringVar(&opts.floors[1], "glibcxx", "", "the oldest GLIBCXX `VERSION` of libstdc++ that every file has to load with")
-	f.StringVar(&opts.floors[2], "macos", "", "the oldest macOS `VERSION` that every file has to load on, but those of a folder with another target")
+	f.StringVar(&opts.floors[2], "macos", "", "the oldest macOS `VERSION` that every file has to load on, but those of a folder for a newer one, where another folder serves it")
 	f.StringArrayVar(&opts.budgets, "budget", nil, "the most that the payload may take unpacked, `[PATH=]SIZE`: 300MB, or mlx_metal_v3=200MiB for a folder or file; may be repeated")
 	f.StringArrayVar(&opts.accept, "accept", nil, "a `FINDING` that is meant, by its id or its key: it is printed as a note; may be repeated")
 	opts.add(cmd, a)

@@ -56,6 +56,7 @@ type Build struct {
 	Preset     string      `json:"preset,omitempty"`
 	Components []Component `json:"components"`
 	Target     *Target     `json:"target,omitempty"`
+	Folders    []string    `json:"folders,omitempty"` // at the root, that this build alone has
 	Toolchain  Toolchain   `json:"toolchain"`
 	Verified   *Verified   `json:"verified,omitempty"`
 }

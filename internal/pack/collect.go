@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,7 +32,10 @@ func (e *RefusedError) Error() string {
 // collect reads the staged trees and holds them against the lock, their own
 // manifests and what was proven of them.
 func collect(ctx context.Context, j *Job) error {
-	var reasons []manifest.Allowed
+	reasons, err := j.chooseCompressor(ctx)
+	if err != nil {
+		return err
+	}
 	for _, preset := range j.Group.Presets {
 		t := Tree{Preset: preset, Dir: filepath.Join(j.Options.From, preset, filepath.FromSlash(payloadDir))}
 		res, m, err := build.Verify(ctx, t.Dir, true, j.v)
@@ -173,7 +177,7 @@ func (j *Job) combine() error {
 	for _, t := range j.Trees {
 		m := t.Manifest
 		j.Manifest.Builds = append(j.Manifest.Builds, manifest.Build{
-			Project: m.Project, Preset: m.Preset, Components: m.Components, Target: m.Target, Toolchain: m.Toolchain, Verified: m.Verified,
+			Project: m.Project, Preset: m.Preset, Components: m.Components, Target: m.Target, Folders: j.foldersOf(t), Toolchain: m.Toolchain, Verified: m.Verified,
 		})
 		if m.Project != first.Project {
 			j.Manifest.Project = ""
@@ -185,6 +189,21 @@ func (j *Job) combine() error {
 		}
 	}
 	return nil
+}
+
+// foldersOf are the folders at the package's root that one of its trees alone has.
+func (j *Job) foldersOf(t Tree) []string {
+	own := map[string]bool{}
+	for _, other := range j.Trees { // t itself among them
+		for _, f := range other.Manifest.Files {
+			if dir, _, below := strings.Cut(f.Path, "/"); below && j.Group.Takes(f.Path) {
+				_, seen := own[dir]
+				own[dir] = other.Preset == t.Preset && (!seen || own[dir])
+			}
+		}
+	}
+	maps.DeleteFunc(own, func(_ string, mine bool) bool { return !mine })
+	return slices.Sorted(maps.Keys(own))
 }
 
 var errOtherSources = errors.New("the trees of one group are made from the same sources")

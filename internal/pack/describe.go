@@ -2,7 +2,6 @@ package pack
 
 import (
 	"context"
-	"debug/elf"
 	"fmt"
 	"os"
 	"path"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
-	"github.com/hashicorp/go-version"
 
 	"payload/internal/archive"
 	"payload/internal/atomicfile"
@@ -24,7 +22,7 @@ import (
 
 // describe writes the archive's payload.json, and holds the finished files
 // against what was asked for.
-func describe(ctx context.Context, j *Job) error {
+func describe(_ context.Context, j *Job) error {
 	files, err := manifest.Describe(j.Payload)
 	if err != nil {
 		return err
@@ -37,12 +35,11 @@ func describe(ctx context.Context, j *Job) error {
 	if err := j.unchanged(); err != nil {
 		return err
 	}
-	budget, tooLarge, err := j.tooLarge(files)
-	if err != nil {
-		return err
-	}
-	if err := j.refuse(slices.Concat(j.tooNew(files), tooLarge)); err != nil {
-		return err
+	// Signatures of a certificate are larger than those that were there.
+	if !slices.ContainsFunc(j.result.Allowed, func(a manifest.Allowed) bool { return a.What == AllowBudget }) {
+		if err := j.refuse(j.tooLarge(files)); err != nil {
+			return err
+		}
 	}
 	for _, glob := range j.Group.Expects {
 		if !slices.ContainsFunc(files, func(f manifest.File) bool { return doublestar.MatchUnvalidated(glob, f.Path) }) {
@@ -50,12 +47,8 @@ func describe(ctx context.Context, j *Job) error {
 			j.Say("made without %s: no staged tree has it", glob)
 		}
 	}
-	packed, err := j.compressor(ctx)
-	if err != nil {
-		return err
-	}
 	m := &manifest.Package{
-		Group: j.Group.Name, OS: j.Group.System, Arch: j.Group.Arch, Over: j.Group.Over, Relies: j.relies(), Compressor: packed, Budget: budget,
+		Group: j.Group.Name, OS: j.Group.System, Arch: j.Group.Arch, Over: j.Group.Over, Relies: j.relies(), Compressor: j.compressor, Budget: j.budget,
 		Time: j.Time.UTC().Format(time.RFC3339), Commit: j.repo.commit, Changed: j.repo.changed,
 		Allowed: j.result.Allowed, Missing: j.result.Missing,
 	}
@@ -110,105 +103,58 @@ func (j *Job) unchanged() error {
 	return nil
 }
 
-// variant says whether only trees for a newer macOS than was asked for hold the
-// file, and another tree of the group is for that one: a program takes what is
-// for its system.
-func (j *Job) variant(path string) bool {
-	served := false
-	for _, t := range j.Trees {
-		newer := t.Manifest.Target != nil && newer(t.Manifest.Target.MacOS, j.Options.MacOS)
-		served = served || !newer
-		if !newer && slices.ContainsFunc(t.Manifest.Files, func(f manifest.File) bool { return f.Path == path }) {
-			return false
-		}
+// judge refuses what is too new or too large, before anything is signed or packed.
+func judge(_ context.Context, j *Job) error {
+	files, err := manifest.Describe(j.Payload)
+	if err != nil {
+		return err
 	}
-	return served
-}
-
-// tooNew are files that need a newer system than the package is for.
-func (j *Job) tooNew(files []manifest.File) (reasons []manifest.Allowed) {
-	o := j.Options
-	for _, f := range files {
-		if f.Floor == nil {
-			continue
-		}
-		if newer(f.Floor.Glibc, o.Glibc) {
-			reasons = append(reasons, manifest.Allowed{What: AllowFloor, Why: fmt.Sprintf("%s needs glibc %s%s, the package is for %s", f.Path, f.Floor.Glibc, asking(j.at(f.Path), "GLIBC_"+f.Floor.Glibc), o.Glibc)})
-		}
-		if newer(f.Floor.MacOS, o.MacOS) && !j.variant(f.Path) {
-			reasons = append(reasons, manifest.Allowed{What: AllowFloor, Why: fmt.Sprintf("%s needs macOS %s, the package is for %s", f.Path, f.Floor.MacOS, o.MacOS)})
-		}
-	}
-	return reasons
-}
-
-// tooLarge reads the group's budget, and says what is over it.
-func (j *Job) tooLarge(files []manifest.File) (budget map[string]int64, reasons []manifest.Allowed, err error) {
 	for name, text := range j.Group.Budget {
-		if budget == nil {
-			budget = map[string]int64{}
+		if j.budget == nil {
+			j.budget = map[string]int64{}
 		}
-		if budget[name], err = config.ParseSize(text); err != nil {
-			return nil, nil, err
+		if j.budget[name], err = config.ParseSize(text); err != nil {
+			return err
 		}
 	}
-	for _, f := range verify.OverBudget(files, verify.BudgetsOf(budget)) {
+	var reasons []manifest.Allowed
+	if o := j.Options; o.Glibc != "" || o.MacOS != "" {
+		for _, f := range verify.TooNew(j.Payload, j.Manifest, files, verify.Options{Glibc: o.Glibc, MacOS: o.MacOS}) {
+			reasons = append(reasons, manifest.Allowed{What: AllowFloor, Why: f.Title})
+		}
+	}
+	return j.refuse(append(reasons, j.tooLarge(files)...))
+}
+
+// tooLarge says what is over the group's budget.
+func (j *Job) tooLarge(files []manifest.File) (reasons []manifest.Allowed) {
+	for _, f := range verify.OverBudget(files, verify.BudgetsOf(j.budget)) {
 		why := f.Title
 		if f.Detail != "" {
 			why += ": " + f.Detail
 		}
 		reasons = append(reasons, manifest.Allowed{What: AllowBudget, Why: why})
 	}
-	return budget, reasons, nil
+	return reasons
 }
 
-// asking names a symbol of an ELF file that has a version, and its library, in
-// brackets; empty where none can be told.
-func asking(file, version string) string {
-	f, err := elf.Open(file)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = f.Close() }() // only read
-	symbols, err := f.ImportedSymbols()
-	if err != nil {
-		return ""
-	}
-	for _, s := range symbols {
-		if s.Version == version {
-			return fmt.Sprintf(" (%s of %s)", s.Name, s.Library)
-		}
-	}
-	return ""
-}
-
-// newer says whether version a is above b; where one is no version it isn't.
-func newer(a, b string) bool {
-	x, err := version.NewVersion(a)
-	if err != nil {
-		return false
-	}
-	y, err := version.NewVersion(b)
-	return err == nil && x.GreaterThan(y)
-}
-
-// compressor is what packs the group's archive. zstd must be of payload.yaml's
-// version: another one gives other bytes.
-func (j *Job) compressor(ctx context.Context) (*manifest.Compressor, error) {
+// chooseCompressor notes what packs the group's archive. zstd must be of
+// payload.yaml's version: another one gives other bytes.
+func (j *Job) chooseCompressor(ctx context.Context) (reasons []manifest.Allowed, err error) {
 	if j.Group.System != "linux" {
-		return &manifest.Compressor{Name: "deflate", Version: moduleVersion("github.com/klauspost/compress"), Options: "level 9"}, nil
+		j.compressor = &manifest.Compressor{Name: "deflate", Version: moduleVersion("github.com/klauspost/compress"), Options: "level 9"}
+		return nil, nil
 	}
 	have, err := archive.ZstdVersion(ctx)
 	if err != nil {
 		return nil, err
 	}
+	j.compressor = &manifest.Compressor{Name: "zstd", Version: have, Options: archive.Best.String()}
 	if want := j.w.File.Packages.Zstd; have != want {
 		why := fmt.Sprintf("zstd is %s here, %s has %s: other bytes would come out", have, config.FileName, want)
-		if err := j.refuse([]manifest.Allowed{{What: AllowCompressor, Why: why}}); err != nil {
-			return nil, err
-		}
+		reasons = append(reasons, manifest.Allowed{What: AllowCompressor, Why: why})
 	}
-	return &manifest.Compressor{Name: "zstd", Version: have, Options: archive.Best.String()}, nil
+	return reasons, nil
 }
 
 // moduleVersion is which version of a module this program holds.

@@ -129,13 +129,15 @@ type Job struct {
 	// files. What a step learns goes into its Package.
 	Manifest manifest.Manifest
 
-	w       *workspace.Workspace
-	v       *voice.Voice
-	repo    repository
-	debug   []debugFile
-	items   []archive.Item
-	written []archive.Written // the archives, the main one first
-	result  Package
+	w          *workspace.Workspace
+	v          *voice.Voice
+	repo       repository
+	compressor *manifest.Compressor
+	budget     map[string]int64
+	debug      []debugFile
+	items      []archive.Item
+	written    []archive.Written // the archives, the main one first
+	result     Package
 }
 
 // Tree is one staged tree.
@@ -183,8 +185,9 @@ func (j *Job) steps() []step {
 		{"collect", collect, true},
 		{"merge", merge, true},
 		{"debug symbols", splitDebug, j.Group.System == "linux"},
-		{"sign", sign, sign != nil},
 		{"share", share, j.Group.System == "linux"},
+		{"check", judge, true},
+		{"sign", sign, sign != nil},
 		{"describe", describe, true},
 		{"archive", pack, true},
 		{"extra", extra, extra != nil},

@@ -93,8 +93,8 @@ func (d described) relies() map[string]bool {
 }
 
 // target is the oldest system that files have to load on. Where builds were
-// merged, what lies in the folder that one of them has to itself has its target,
-// and everything else the newest of the others.
+// merged, what lies in a folder that one of them has to itself has its target,
+// and everything else the newest of those whose programs lie at the root.
 type target struct {
 	macOS   string
 	glibc   string
@@ -105,15 +105,35 @@ type target struct {
 // targetOf is what the manifests declare, and what o asks for where that is
 // older.
 func targetOf(d described, o Options) target {
-	t := target{folders: map[string]string{}}
+	t := target{glibc: o.Glibc, glibcxx: o.Glibcxx, folders: map[string]string{}}
+	asked := o.MacOS
+	for _, m := range d.all {
+		if m.Package != nil && m.Package.Floor != nil {
+			asked = oldest(asked, m.Package.Floor.MacOS)
+			t.glibc = oldest(t.glibc, m.Package.Floor.Glibc)
+			t.glibcxx = oldest(t.glibcxx, m.Package.Floor.Glibcxx)
+		}
+	}
 	builds := d.builds()
+	// A folder for a newer macOS may lie beside one that serves the one asked for.
+	served := slices.ContainsFunc(builds, func(b manifest.Build) bool { return b.Target != nil && !newerThan(b.Target.MacOS, asked) })
 	for _, b := range builds {
 		if b.Target == nil {
 			continue
 		}
-		if dir := ownFolder(b); dir != "" && len(builds) > 1 {
-			t.folders[dir] = b.Target.MacOS
-		} else {
+		own, dirs := ownFolder(b), b.Folders
+		if own != "" {
+			dirs = append(slices.Clone(dirs), own)
+		}
+		for _, dir := range dirs {
+			if len(builds) > 1 {
+				t.folders[dir] = b.Target.MacOS
+				if !served {
+					t.folders[dir] = oldest(b.Target.MacOS, asked)
+				}
+			}
+		}
+		if own == "" || len(builds) == 1 {
 			t.macOS = newest(t.macOS, b.Target.MacOS)
 		}
 	}
@@ -122,16 +142,7 @@ func targetOf(d described, o Options) target {
 			t.macOS = oldest(t.macOS, v)
 		}
 	}
-	for _, m := range d.all {
-		if m.Package != nil && m.Package.Floor != nil {
-			t.macOS = oldest(t.macOS, m.Package.Floor.MacOS)
-			t.glibc = oldest(t.glibc, m.Package.Floor.Glibc)
-			t.glibcxx = oldest(t.glibcxx, m.Package.Floor.Glibcxx)
-		}
-	}
-	t.macOS = oldest(t.macOS, o.MacOS)
-	t.glibc = oldest(t.glibc, o.Glibc)
-	t.glibcxx = oldest(t.glibcxx, o.Glibcxx)
+	t.macOS = oldest(t.macOS, asked)
 	return t
 }
 

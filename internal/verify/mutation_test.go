@@ -282,7 +282,8 @@ func macMutations() []mutation {
 		{name: "old kernels for a new library", tree: func(k kit) { put(k.T, k.path(v4+"mlx.metallib"), string(metallib(14, 0, 64))) }, want: []string{"metallib.pairing"}},
 		{name: "a later macOS", images: one(v3+"libmlxc.dylib", func(m *testkit.MachO) { m.MacOS = [2]uint32{15, 0} }), want: []string{"macho.minos"}},
 		{name: "a later macOS for one image", images: one("libbase.dylib:amd64", func(m *testkit.MachO) { m.MacOS = [2]uint32{14, 1} }), want: []string{"macho.minos"}},
-		{name: "an older macOS asked for", options: Options{MacOS: "13.0"}, want: []string{"macho.minos"}},
+		{name: "an older macOS asked for", options: Options{MacOS: "13.0"}, want: []string{"macho.minos", "metallib.too-new"}},
+		{name: "an older macOS, which one of two folders serves", options: Options{MacOS: "14.0"}},
 		{name: "no macOS", images: one(v3+"libmlxc.dylib", func(m *testkit.MachO) { m.MacOS = [2]uint32{} }), want: []string{"macho.minos"}},
 		// Paths and names.
 		{name: "a path of the builder", images: one(v3+"libmlxc.dylib", func(m *testkit.MachO) { m.Rpaths = append(m.Rpaths, "/Users/x/build") }), want: []string{"rpath.absolute"}},
