@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,6 +19,7 @@ import (
 	"payload/internal/doctor"
 	"payload/internal/drift"
 	"payload/internal/machofile"
+	"payload/internal/manifest"
 	"payload/internal/notary"
 	"payload/internal/pack"
 	"payload/internal/patch"
@@ -283,7 +285,12 @@ var (
 			}
 			return failure{code: exitFailed, hint: "payload build the preset that " + e.Path + " comes from"}
 		}),
-		every[*codesign.CertificateError](exitFailed, "put its password into "+certificatePasswordVar+", or export it again from Keychain Access"),
+		of(func(e *codesign.CertificateError) failure {
+			if errors.Is(e, fs.ErrNotExist) {
+				return failure{code: exitFailed, hint: "name the file that Keychain Access exported: --certificate FILE"}
+			}
+			return failure{code: exitFailed, hint: "put its password into " + certificatePasswordVar + ", or export it again from Keychain Access"}
+		}),
 		every[*notary.TimeoutError](exitFailed, "payload package darwin --resume"),
 		every[*notary.NothingError](exitFailed, "payload package darwin --notarize, or name the submission: --resume --notary-id ID"),
 		every[*notary.RefusedError](exitFailed, "look at --notary-key, --notary-key-id and --notary-issuer, and at the agreements in App Store Connect"),
@@ -345,14 +352,19 @@ var (
 // refused is what to do about a package that was refused: by its first reason.
 func refused(e *pack.RefusedError) failure {
 	r := e.Reasons[0]
-	anyway := "; or package it all the same: --allow-" + r.What
+	anyway := "; or package it all the same:"
+	for _, what := range pack.Allowances {
+		if slices.ContainsFunc(e.Reasons, func(r manifest.Allowed) bool { return r.What == what }) {
+			anyway += " --allow-" + what
+		}
+	}
 	switch r.What {
 	case pack.AllowUnlocked:
 		return failure{code: exitFindings, hint: "payload build --preset " + r.Preset + anyway}
 	case pack.AllowCompressor:
 		return failure{code: exitPrerequisite, hint: "install that version of zstd" + anyway}
 	case pack.AllowFloor:
-		return failure{code: exitVerification, hint: "build on an older system" + anyway}
+		return failure{code: exitVerification, hint: "build on an older system; for macOS, set CMAKE_OSX_DEPLOYMENT_TARGET" + anyway}
 	case pack.AllowBudget:
 		return failure{code: exitVerification, hint: "look at what grew: payload verify --against the last release; or raise budget in " + config.FileName + anyway}
 	case pack.AllowUnverified:

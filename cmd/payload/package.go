@@ -61,10 +61,19 @@ payload.json says so.`,
 			if err := opts.mac.check(cmd, opts.System); err != nil {
 				return err
 			}
-			for flag, v := range map[string]string{"glibc": opts.Glibc, "macos": opts.MacOS} {
-				if v != "" && !isVersion.MatchString(v) {
-					return &usageError{err: fmt.Errorf("--%s %s: it is a version such as 2.28", flag, v), command: cmd.CommandPath()}
+			for _, floor := range []struct{ flag, v, system, example string }{
+				{"glibc", opts.Glibc, "linux", "2.28"}, {"macos", opts.MacOS, "darwin", "14.0"},
+			} {
+				switch {
+				case floor.v == "":
+				case floor.system != opts.System:
+					return &usageError{err: fmt.Errorf("--%s is for %s", floor.flag, floor.system), command: cmd.CommandPath()}
+				case !isVersion.MatchString(floor.v):
+					return &usageError{err: fmt.Errorf("--%s %s: it is no version such as %s", floor.flag, floor.v, floor.example), command: cmd.CommandPath()}
 				}
+			}
+			if opts.mac.notarize && opts.MaxPart > 0 {
+				return &usageError{err: errors.New("--notarize and --max-part: the notary takes whole archives"), command: cmd.CommandPath()}
 			}
 			return do(cmd.Context(), a, opts)
 		},
@@ -73,8 +82,8 @@ payload.json says so.`,
 	f.StringVar(&opts.From, "from", "dist", "the `FOLDER` of staged trees, one a preset")
 	f.StringVar(&opts.Out, "out", "dist/release", "the `FOLDER` that the release goes to")
 	f.StringSliceVar(&opts.Groups, "group", nil, "these `GROUPS` alone; one that is not staged is an error then")
-	f.StringVar(&opts.Glibc, "glibc", "", "refuse files that need a newer glibc than `VERSION`")
-	f.StringVar(&opts.MacOS, "macos", "", "refuse files that need a newer macOS than `VERSION`")
+	f.StringVar(&opts.Glibc, "glibc", "", "linux: refuse files that need a newer glibc than `VERSION`")
+	f.StringVar(&opts.MacOS, "macos", "", "darwin: refuse files that need a newer macOS than `VERSION`, but those of a folder for a newer one, where another folder serves it")
 	f.StringVar(&opts.maxPart, "max-part", "", "split archives into files of at most `SIZE`: 1900M, 2G")
 	f.StringVar(&opts.SignKey, "sign-key", "", "sign checksums and provenance with the minisign key in `FILE` ("+pack.PasswordVar+" holds its password)")
 	f.StringVar(&opts.Builder, "builder", "", "`URI` of who packages, for the provenance (default "+pack.LocalBuilder+")")

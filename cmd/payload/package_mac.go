@@ -96,6 +96,9 @@ func (m *macFlags) steps(a *app, f *config.File, p *pack.Options) error {
 	var tools []string
 	if m.diskImage {
 		tools = append(tools, "hdiutil")
+		if m.notarize {
+			tools = append(tools, "xcrun")
+		}
 	}
 	if m.sign == signDeveloperID {
 		o.Sign.Runtime, o.Sign.Keychain, o.Sign.Timestamp = f.Packages.Signing.Runtime, m.identity, f.Packages.Signing.Timestamp
@@ -122,6 +125,9 @@ func (m *macFlags) steps(a *app, f *config.File, p *pack.Options) error {
 		o.Sign.Identity = id
 	}
 	if m.notarize {
+		if _, err := m.service(a.voice); err != nil { // before all other work
+			return err
+		}
 		o.Notarise = func(ctx context.Context, file string) error {
 			_, err := m.submit(ctx, a, []string{file})
 			return err
@@ -196,7 +202,7 @@ func (m *macFlags) resumeNotary(ctx context.Context, a *app, out string) error {
 			return err
 		}
 		if archives = found; len(found) != 1 {
-			return fmt.Errorf("going on with submission %s: %s holds %d archives, and it is of one", m.submission, out, len(found))
+			return fmt.Errorf("going on with submission %s: %s holds %d .zip archives, and it is of one", m.submission, out, len(found))
 		}
 	} else {
 		var err error

@@ -193,20 +193,27 @@ func TestPackageDarwin(t *testing.T) {
 
 func TestPackageDarwinRefuses(t *testing.T) {
 	dir := macRepo(t)
+	p12, key := certificate(t), []string{"--notary-key", "nowhere.p8", "--notary-key-id", "K", "--notary-issuer", "I"}
+	t.Setenv("PAYLOAD_CERTIFICATE_PASSWORD", "secret")
 	for _, c := range []struct {
 		args []string
 		code int
 		want string
 	}{
 		{[]string{"linux", "--sign", "adhoc"}, exitUsage, "--sign is for darwin"},
+		{[]string{"linux", "--macos", "14.0"}, exitUsage, "--macos is for darwin"},
+		{[]string{"darwin", "--glibc", "2.28"}, exitUsage, "--glibc is for linux"},
+		{[]string{"darwin", "--macos", "new"}, exitUsage, "--macos new: it is no version such as 14.0"},
 		{[]string{"darwin", "--sign", "gold"}, exitUsage, "--sign gold: it is adhoc or developer-id"},
 		{[]string{"darwin", "--sign", "developer-id"}, exitUsage, "needs one of --certificate and --identity"},
 		{[]string{"darwin", "--certificate", "x.p12"}, exitUsage, "go with --sign developer-id"},
 		{[]string{"darwin", "--notarize"}, exitUsage, "the notary takes no other signatures"},
 		{[]string{"darwin", "--resume"}, exitUsage, "asking the notary needs --notary-key"},
 		{[]string{"darwin", "--sign", "developer-id", "--certificate", "nowhere.p12"}, exitFailed, "reading the certificate in nowhere.p12"},
+		{append([]string{"darwin", "--sign", "developer-id", "--certificate", p12, "--notarize"}, key...), exitFailed, "reading the notary's key"},
+		{append([]string{"darwin", "--sign", "developer-id", "--certificate", p12, "--notarize", "--max-part", "1G"}, key...), exitUsage, "the notary takes whole archives"},
 	} {
-		if code, _, voice := payloadIn(dir, append([]string{"package"}, c.args...)...); code != c.code || !strings.Contains(voice, c.want) {
+		if code, _, voice := payloadIn(dir, append([]string{"package"}, c.args...)...); code != c.code || !strings.Contains(voice, c.want) || strings.Contains(voice, "collect") {
 			t.Errorf("%v: exit %d\n%s", c.args, code, voice)
 		}
 	}

@@ -80,13 +80,17 @@ func merge(ctx context.Context, j *pack.Job) error {
 // archOf is the processor that every Mach-O file of a tree has an image for.
 func archOf(files []manifest.File) (string, error) {
 	common := processors
+	var archs []string // one file of each
 	for _, f := range files {
 		if f.Arch != "" && f.Link == "" {
+			if !slices.ContainsFunc(archs, func(a string) bool { return strings.HasSuffix(a, " is for "+f.Arch) }) {
+				archs = append(archs, f.Path+" is for "+f.Arch)
+			}
 			common = slices.DeleteFunc(slices.Clone(common), func(arch string) bool { return !slices.Contains(strings.Split(f.Arch, "+"), arch) })
 		}
 	}
 	if len(common) == 0 {
-		return "", fmt.Errorf("no processor is common to its files")
+		return "", fmt.Errorf("its files have no processor in common, and a tree is for one: %s", strings.Join(archs, ", "))
 	}
 	return common[0], nil
 }

@@ -26,16 +26,16 @@ func (e *RefusedError) Error() string {
 	for _, r := range e.Reasons {
 		why = append(why, r.Why)
 	}
-	return "refused: " + strings.Join(why, "; ")
+	if len(why) == 1 {
+		return "refused: " + why[0]
+	}
+	return fmt.Sprintf("refused, for %d reasons:\n  %s", len(why), strings.Join(why, "\n  "))
 }
 
 // collect reads the staged trees and holds them against the lock, their own
 // manifests and what was proven of them.
 func collect(ctx context.Context, j *Job) error {
-	reasons, err := j.chooseCompressor(ctx)
-	if err != nil {
-		return err
-	}
+	var reasons []manifest.Allowed
 	for _, preset := range j.Group.Presets {
 		t := Tree{Preset: preset, Dir: filepath.Join(j.Options.From, preset, filepath.FromSlash(payloadDir))}
 		res, m, err := build.Verify(ctx, t.Dir, true, j.v)
@@ -63,7 +63,11 @@ func collect(ctx context.Context, j *Job) error {
 		}
 		j.Trees = append(j.Trees, t)
 	}
-	if err := j.refuse(reasons); err != nil {
+	other, err := j.chooseCompressor(ctx)
+	if err != nil {
+		return err
+	}
+	if err := j.refuse(append(reasons, other...)); err != nil {
 		return err
 	}
 	return j.combine()

@@ -97,12 +97,12 @@ func objcopy(arch string) (string, error) {
 	if arch == runtime.GOARCH {
 		names = append([]string{"objcopy"}, names...)
 	}
-	var err error
 	for _, name := range names {
-		if _, err = run.LookPath(name); err == nil {
+		if _, err := run.LookPath(name); err == nil {
 			return name, nil
 		}
 	}
+	_, err := run.LookPath(names[0])
 	return "", err
 }
 

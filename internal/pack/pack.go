@@ -201,7 +201,7 @@ func Run(ctx context.Context, w *workspace.Workspace, v *voice.Voice, o Options)
 	res = Result{Schema: Schema, System: o.System, Out: o.Out, Packages: []Package{}, LeftOut: []LeftOut{}}
 	groups, leftOut, err := choose(w.File, o)
 	if err != nil {
-		return res, fmt.Errorf("packaging for %s: %w", o.System, err)
+		return res, err // it says what was to be packaged
 	}
 	res.LeftOut = append(res.LeftOut, leftOut...)
 	repo, err := lookAt(ctx, w.File.Root)
@@ -311,9 +311,9 @@ type UnknownGroupError struct {
 
 func (e *UnknownGroupError) Error() string {
 	if len(e.Known) == 0 {
-		return fmt.Sprintf("%s has no groups for %s", config.FileName, e.System)
+		return fmt.Sprintf("packaging for %s: %s has no groups for it", e.System, config.FileName)
 	}
-	return fmt.Sprintf("no group for %s is named %q (there are: %s)", e.System, e.Name, strings.Join(e.Known, ", "))
+	return fmt.Sprintf("packaging for %s: no group for it is named %q (there are: %s)", e.System, e.Name, strings.Join(e.Known, ", "))
 }
 
 // NotStagedError is a group whose trees are not all there.
