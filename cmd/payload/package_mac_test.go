@@ -310,7 +310,7 @@ func TestPackageDarwinDebug(t *testing.T) {
 		t.Errorf("exit %d\n%s", code, voice)
 	}
 	bin := t.TempDir()
-	for name, script := range map[string]string{"dsymutil": `mkdir -p "$3/Contents/Resources/DWARF" && echo dwarf >"$3/Contents/Resources/DWARF/tool"`, "strip": `test "$1" = -S && test -s "$2"`, "llvm-strip": `test "$1" = -S && test -s "$2"`, "lipo": "true"} {
+	for name, script := range map[string]string{"dsymutil": `mkdir -p "$3/Contents/Resources/DWARF" && cp "$1" "$3/Contents/Resources/DWARF/tool"`, "strip": `test "$1" = -S && test -s "$2"`, "llvm-strip": `test "$1" = -S && test -s "$2"`, "lipo": "true"} {
 		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -324,8 +324,30 @@ func TestPackageDarwinDebug(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "tool.dSYM/Contents/Resources/DWARF/tool") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if sums, err := os.ReadFile(filepath.Join(dir, "dist", "release", "SHA256SUMS")); err != nil || !strings.Contains(string(sums), "-dSYM.tgz") {
+	release := filepath.Join(dir, "dist", "release")
+	if sums, err := os.ReadFile(filepath.Join(release, "SHA256SUMS")); err != nil || !strings.Contains(string(sums), "-dSYM.tgz") {
 		t.Errorf("%s, %v", sums, err)
+	}
+	main := filepath.Join(release, "payload-darwin-universal-base.tgz")
+	if code, out, voice := payloadIn(dir, "verify", "--no-run", main); code != exitDone {
+		t.Errorf("verify: exit %d\n%s%s", code, out, voice)
+	}
+	m, err := manifest.Read(unpacked(t, dir))
+	if err != nil || m.Package.Debug == nil || len(m.Package.Debug.Files) != 1 || len(m.Package.Debug.Files[0].IDs) != 2 {
+		t.Errorf("%+v, %v", m.Package, err)
+	}
+	if err := os.WriteFile(filepath.Join(release, m.Package.Debug.Name), out, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, _ := payloadIn(dir, "verify", "--no-run", main); code != exitVerification || !strings.Contains(out, "debug.digest") {
+		t.Errorf("verify, with other debug information: exit %d\n%s", code, out)
+	}
+	// What dsymutil made of another file is not packaged.
+	if err := os.WriteFile(filepath.Join(bin, "dsymutil"), []byte("#!/bin/sh\nmkdir -p \"$3/Contents/Resources/DWARF\" && echo dwarf >\"$3/Contents/Resources/DWARF/tool\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, voice := payloadIn(dir, "package", "darwin", "--allow-unverified"); code != exitFailed || !strings.Contains(voice, "DWARF/tool is of []") {
+		t.Errorf("exit %d\n%s", code, voice)
 	}
 }
 

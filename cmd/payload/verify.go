@@ -21,6 +21,7 @@ type verifyOptions struct {
 	reportFlags
 	path    string
 	noRun   bool
+	over    string
 	against string
 	growth  int
 	floors  [3]string // glibc, GLIBCXX, macOS
@@ -52,6 +53,7 @@ is wrong. docs/verify.md explains each finding.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&opts.noRun, "no-run", false, "leave out the requests; check the files alone")
+	f.StringVar(&opts.over, "over", "", "judge the archive of a group as it is unpacked over `BASE`: a folder or an archive")
 	f.StringVar(&opts.against, "against", "", "compare with the last release, `OLD`: a folder or an archive")
 	f.IntVar(&opts.growth, "growth", verify.DefaultGrowth, "with --against: by how many `PERCENT` a file may grow")
 	f.StringVar(&opts.floors[0], "glibc", "", "the oldest glibc `VERSION` that every file has to load with")
@@ -64,6 +66,9 @@ is wrong. docs/verify.md explains each finding.`,
 }
 
 func (o *verifyOptions) checkFloors(cmd *cobra.Command) error {
+	if o.over != "" && o.against != "" {
+		return &usageError{err: errors.New("--over and --against: a group is compared with its own last release, without the base"), command: cmd.CommandPath()}
+	}
 	for i, name := range []string{"glibc", "glibcxx", "macos"} {
 		if v := o.floors[i]; v != "" {
 			if _, err := version.NewVersion(v); err != nil {
@@ -100,6 +105,12 @@ func runVerify(ctx context.Context, a *app, opts verifyOptions) error {
 		return err
 	}
 	defer opened.Close()
+	if opts.over != "" {
+		o.Over = true
+		if err := layOver(ctx, opened, opts.over); err != nil {
+			return err
+		}
+	}
 	res := verify.Result{Schema: verify.Schema, Dir: opened.Name, Findings: opened.Findings}
 	name := opened.Name
 	if opened.Dir != "" {
@@ -108,11 +119,11 @@ func runVerify(ctx context.Context, a *app, opts verifyOptions) error {
 			return err
 		}
 		res.Findings = slices.Concat(opened.Findings, res.Findings)
-		if opened.Archive == nil {
+		if opened.Archive == nil && opts.over == "" {
 			name = opened.Dir
 		}
 	}
-	res.Dir, res.Archive = name, opened.Archive
+	res.Dir, res.Archive, res.Over = name, opened.Archive, opts.over
 	accept(res.Findings, opts.accept)
 	if err := opts.write(a, report.Report{
 		Schema: verify.Schema, Title: "payload verify", Summary: name, Findings: res.Findings,
@@ -122,13 +133,29 @@ func runVerify(ctx context.Context, a *app, opts verifyOptions) error {
 	}
 	if res.Failed() {
 		a.voice.Say("%s is not what it should be: %s", name, report.Counted(res.Findings))
+		if opts.over == "" && slices.ContainsFunc(res.Findings, func(f report.Finding) bool { return f.ID == "program.missing" }) {
+			a.voice.Say("a group that lies over another one is run over it: --over BASE")
+		}
 		return &reported{code: exitVerification}
 	}
 	if p := res.Archive; p != nil {
 		name = fmt.Sprintf("%s (%s, %s unpacked)", name, voice.Size(p.Bytes), voice.Size(res.Static.Bytes))
 	}
+	if res.Over != "" {
+		name += " over " + res.Over
+	}
 	a.voice.Say("%s: %s", name, res.Proven())
 	return nil
+}
+
+// layOver lays what was opened over a base, which is needed no longer then.
+func layOver(ctx context.Context, opened *verify.Opened, base string) error {
+	below, err := verify.Open(ctx, base)
+	if err != nil {
+		return err
+	}
+	defer below.Close()
+	return opened.Over(ctx, below)
 }
 
 // damagedReleaseError is a last release that can't be compared with.

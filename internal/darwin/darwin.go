@@ -9,12 +9,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 
-	"payload/internal/archive"
 	"payload/internal/codesign"
 	"payload/internal/machofile"
 	"payload/internal/manifest"
@@ -37,6 +37,7 @@ type Options struct {
 // Steps puts what is done on macOS into a release's options.
 func Steps(p *pack.Options, o Options) {
 	p.Merge = merge
+	p.Debug = debugInformation
 	p.Sign = o.sign
 	if o.DiskImage {
 		p.Extra = o.diskImage
@@ -96,9 +97,6 @@ func archOf(files []manifest.File) (string, error) {
 }
 
 func (o Options) sign(ctx context.Context, j *pack.Job) error {
-	if err := debugInformation(ctx, j); err != nil {
-		return err
-	}
 	how := o.Sign
 	how.Entitlements = map[string]codesign.Entitlements{}
 	for file, keys := range j.Group.Entitlements {
@@ -120,9 +118,6 @@ func (o Options) sign(ctx context.Context, j *pack.Job) error {
 	return nil
 }
 
-// debugEnding is the end of the name of the archive with debug information.
-const debugEnding = "-dSYM.tgz"
-
 // debugInformation moves DWARF into .dSYM bundles and an archive of their own.
 // That takes dsymutil, lipo and strip of a Mac; elsewhere it is said what is left in.
 func debugInformation(ctx context.Context, j *pack.Job) error {
@@ -141,6 +136,7 @@ func debugInformation(ctx context.Context, j *pack.Job) error {
 		}
 	}
 	root := filepath.Join(j.Work, "dsym")
+	var split []manifest.Debugged
 	for _, file := range holds {
 		full := filepath.Join(j.Payload, filepath.FromSlash(file))
 		bundle := filepath.Join(root, filepath.FromSlash(file)+".dSYM")
@@ -152,17 +148,9 @@ func debugInformation(ctx context.Context, j *pack.Job) error {
 				return fmt.Errorf("taking debug information out of %s: %w", file, err)
 			}
 		}
+		split = append(split, manifest.Debugged{Path: file, In: path.Join(file+".dSYM/Contents/Resources/DWARF", path.Base(file))})
 	}
-	items, err := archive.Items(root)
-	if err != nil {
-		return err
-	}
-	name := j.Name() + debugEnding
-	if _, err := archive.WriteTarGzip(ctx, filepath.Join(j.New, name), items, archive.Writing{Time: j.Time, Threads: runtime.GOMAXPROCS(0)}); err != nil {
-		return err
-	}
-	j.Say("debug information of %d files goes to %s", len(holds), name)
-	return j.Add(name, "debug")
+	return j.KeepDebug(root, split)
 }
 
 // withDebugInformation lists the Mach-O files that hold DWARF.

@@ -140,6 +140,7 @@ func GlibcOf(symbolVersion string) string {
 const (
 	lcVersionMinMacOS = 0x24
 	lcBuildVersion    = 0x32
+	lcUUID            = 0x1b
 )
 
 func machoMinimum(f *macho.File) string {

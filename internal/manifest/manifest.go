@@ -82,7 +82,22 @@ type Package struct {
 	// the group expects and the trees lack.
 	Allowed []Allowed `json:"allowed,omitempty"`
 	Missing []string  `json:"missing,omitempty"`
-	Debug   string    `json:"debug,omitempty"` // archive of the debug information that was taken out
+	Debug   *Debug    `json:"debug,omitempty"` // absent where no debug information was taken out
+}
+
+// Debug is the archive of the debug information that was taken out of files.
+type Debug struct {
+	Name   string     `json:"name"`
+	SHA256 string     `json:"sha256"` // of the whole, where it is in parts
+	Size   int64      `json:"size"`
+	Files  []Debugged `json:"files"`
+}
+
+// Debugged is a file whose debug information lies in that archive.
+type Debugged struct {
+	Path string   `json:"path"` // relative, as in Files
+	In   string   `json:"in"`   // path in the archive
+	IDs  []string `json:"ids"`  // that both have, as BuildIDs gives them
 }
 
 // Signing is how the Mach-O files of an archive were signed.

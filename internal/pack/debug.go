@@ -3,29 +3,61 @@ package pack
 import (
 	"context"
 	"debug/elf"
-	"encoding/hex"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
+	"payload/internal/archive"
 	"payload/internal/manifest"
 	"payload/internal/run"
 )
 
-// debugEnding is the end of the name of the archive with debug information.
-const debugEnding = "-debug.tar.zst"
-
-// debugFile is debug information that was taken out of a file.
-type debugFile struct {
-	of      string // the file, in the payload
-	buildID string
+// debugForms are the archives of debug information.
+var debugForms = map[string]form{
+	"linux":  {"-debug.tar.zst", tarZstd},
+	"darwin": {"-dSYM.tgz", archive.WriteTarGzip},
 }
 
-// debugRoot is what the archive of debug information holds: debuggers look in
-// .build-id of a folder that they are told.
-func (j *Job) debugRoot() string { return filepath.Join(j.Work, "debug") }
+// KeepDebug has what lies below root become the archive of debug information.
+// files say what of it is of which file; their ids are read here, and those of
+// both have to be the same.
+func (j *Job) KeepDebug(root string, files []manifest.Debugged) error {
+	for i := range files {
+		f := &files[i]
+		var err error
+		if f.IDs, err = manifest.BuildIDs(j.at(f.Path)); err != nil {
+			return fmt.Errorf("reading %s: %w", f.Path, err)
+		}
+		ids, err := manifest.BuildIDs(filepath.Join(root, filepath.FromSlash(f.In)))
+		switch {
+		case err != nil:
+			return fmt.Errorf("reading %s: %w", f.In, err)
+		case len(ids) == 0 || !slices.Equal(ids, f.IDs):
+			return fmt.Errorf("the debug information %s is of %v, and %s is %v", f.In, ids, f.Path, f.IDs)
+		}
+	}
+	j.debugRoot, j.debug = root, &manifest.Debug{Name: j.Name() + debugForms[j.Group.System].ending, Files: files}
+	j.Say("debug information of %d files goes to %s", len(files), j.debug.Name)
+	return nil
+}
+
+// packDebug writes the archive of debug information, whose digest the manifest has.
+func packDebug(ctx context.Context, j *Job) error {
+	if j.debug == nil {
+		return nil
+	}
+	items, err := archive.Items(j.debugRoot)
+	if err != nil {
+		return err
+	}
+	w, err := j.write(ctx, debugForms[j.Group.System], "debug", items)
+	j.debug.SHA256, j.debug.Size = w.SHA256, w.Size
+	return err
+}
 
 // splitDebug moves the debug information of ELF files into files of their own,
 // which are found by build id. Symbols stay where they are: a crash report names
@@ -35,37 +67,38 @@ func splitDebug(ctx context.Context, j *Job) error {
 	if err != nil {
 		return err
 	}
+	root := filepath.Join(j.Work, "debug")
+	var split []manifest.Debugged
 	for _, f := range files {
-		if f.Link != "" || f.Arch == "" {
+		if f.Link != "" || f.Arch == "" || !hasDebugInformation(j.at(f.Path)) {
 			continue
 		}
-		id, has, err := debugInformation(j.at(f.Path))
+		ids, err := manifest.BuildIDs(j.at(f.Path))
 		switch {
 		case err != nil:
 			return fmt.Errorf("reading %s: %w", f.Path, err)
-		case !has:
-			continue
-		case id == "":
+		case len(ids) == 0:
 			return fmt.Errorf("%s has debug information and no build id, by which a debugger would find it: link it with --build-id", f.Path)
 		}
-		if err := j.split(ctx, f, id); err != nil {
+		// Debuggers look in .build-id of a folder that they are told.
+		in := path.Join("lib/debug/.build-id", ids[0][:2], ids[0][2:]+".debug")
+		if err := j.split(ctx, f, filepath.Join(root, filepath.FromSlash(in))); err != nil {
 			return fmt.Errorf("taking debug information out of %s: %w", f.Path, err)
 		}
+		split = append(split, manifest.Debugged{Path: f.Path, In: in})
 	}
-	if len(j.debug) == 0 {
+	if len(split) == 0 {
 		j.Say("no file has debug information")
-	} else {
-		j.Say("debug information of %d files goes to %s", len(j.debug), j.Name()+debugEnding)
+		return nil
 	}
-	return nil
+	return j.KeepDebug(root, split)
 }
 
-func (j *Job) split(ctx context.Context, f manifest.File, id string) error {
+func (j *Job) split(ctx context.Context, f manifest.File, out string) error {
 	tool, err := objcopy(f.Arch)
 	if err != nil {
 		return err
 	}
-	out := filepath.Join(j.debugRoot(), "lib", "debug", ".build-id", id[:2], id[2:]+".debug")
 	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
 		return err
 	}
@@ -81,11 +114,7 @@ func (j *Job) split(ctx context.Context, f manifest.File, id string) error {
 	if err := os.Chmod(out, 0o644); err != nil {
 		return err
 	}
-	if err := os.Rename(bare, file); err != nil {
-		return err
-	}
-	j.debug = append(j.debug, debugFile{of: f.Path, buildID: id})
-	return nil
+	return os.Rename(bare, file)
 }
 
 // triples are the names by which binutils for another processor begin.
@@ -106,32 +135,14 @@ func objcopy(arch string) (string, error) {
 	return "", err
 }
 
-// debugInformation says whether an ELF file has any, and its build id.
-func debugInformation(file string) (id string, has bool, err error) {
+// hasDebugInformation says whether a file is ELF and has any.
+func hasDebugInformation(file string) bool {
 	f, err := elf.Open(file)
 	if err != nil {
-		return "", false, nil //nolint:nilerr // not ELF, so nothing for this step
+		return false
 	}
 	defer func() { _ = f.Close() }() // only read
-	for _, s := range f.Sections {
-		has = has || strings.HasPrefix(s.Name, ".debug_") || strings.HasPrefix(s.Name, ".zdebug_")
-	}
-	note := f.Section(".note.gnu.build-id")
-	if !has || note == nil {
-		return "", has, nil
-	}
-	data, err := note.Data()
-	if err != nil {
-		return "", has, err
-	}
-	// Sizes of name and description, type, the name "GNU\0", the id.
-	const header = 16
-	if len(data) < header+2 {
-		return "", has, fmt.Errorf("its build id has %d bytes", len(data))
-	}
-	size := int(f.ByteOrder.Uint32(data[4:]))
-	if size < 2 || header+size > len(data) {
-		return "", has, fmt.Errorf("its build id says %d bytes", size)
-	}
-	return hex.EncodeToString(data[header : header+size]), has, nil
+	return slices.ContainsFunc(f.Sections, func(s *elf.Section) bool {
+		return strings.HasPrefix(s.Name, ".debug_") || strings.HasPrefix(s.Name, ".zdebug_")
+	})
 }

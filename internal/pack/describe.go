@@ -22,7 +22,7 @@ import (
 
 // describe writes the archive's payload.json, and holds the finished files
 // against what was asked for.
-func describe(_ context.Context, j *Job) error {
+func describe(ctx context.Context, j *Job) error {
 	files, err := manifest.Describe(j.Payload)
 	if err != nil {
 		return err
@@ -47,16 +47,16 @@ func describe(_ context.Context, j *Job) error {
 			j.Say("made without %s: no staged tree has it", glob)
 		}
 	}
+	if err := packDebug(ctx, j); err != nil {
+		return err
+	}
 	m := &manifest.Package{
 		Group: j.Group.Name, OS: j.Group.System, Arch: j.Group.Arch, Over: j.Group.Over, Relies: j.relies(), Compressor: j.compressor, Budget: j.budget,
 		Time: j.Time.UTC().Format(time.RFC3339), Commit: j.repo.commit, Changed: j.repo.changed,
-		Allowed: j.result.Allowed, Missing: j.result.Missing,
+		Allowed: j.result.Allowed, Missing: j.result.Missing, Debug: j.debug,
 	}
 	if floor := (manifest.Floor{Glibc: j.Options.Glibc, MacOS: j.Options.MacOS}); floor != (manifest.Floor{}) {
 		m.Floor = &floor
-	}
-	if len(j.debug) > 0 {
-		m.Debug = j.Name() + debugEnding
 	}
 	j.Manifest.Package, j.Manifest.Schema = m, manifest.Schema
 	data, err := manifest.Encode(j.Manifest)
@@ -95,7 +95,7 @@ func (j *Job) unchanged() error {
 		}
 	}
 	for _, f := range j.Manifest.Files {
-		stripped := slices.ContainsFunc(j.debug, func(d debugFile) bool { return d.of == f.Path })
+		stripped := j.debug != nil && slices.ContainsFunc(j.debug.Files, func(d manifest.Debugged) bool { return d.Path == f.Path })
 		if f.Link == "" && !stripped && staged[f.Path] != "" && staged[f.Path] != f.SHA256 {
 			return fmt.Errorf("%s changed while it was packaged", f.Path)
 		}
@@ -182,7 +182,7 @@ func Needs(system string) []doctor.Need {
 	}
 }
 
-// pack writes the archives: what is for users, then the debug information.
+// pack writes the archives for users, which come before that of debug information.
 func pack(ctx context.Context, j *Job) error {
 	items, err := archive.Items(j.Root)
 	if err != nil {
@@ -193,21 +193,19 @@ func pack(ctx context.Context, j *Job) error {
 	for _, item := range items {
 		j.result.Bytes += item.Size
 	}
-	how := archive.Writing{Time: j.Time, MaxPart: j.Options.MaxPart, Threads: threads()}
-	how.Progress = func(done, total int64) { j.Progress(done, total, j.Name()) }
-	for _, form := range forms[j.Group.System] {
-		if err := j.write(ctx, form, "archive", items, how); err != nil {
+	before := j.result.Files
+	j.result.Files = nil
+	for i, form := range forms[j.Group.System] {
+		w, err := j.write(ctx, form, "archive", items)
+		if err != nil {
 			return err
 		}
+		if i == 0 {
+			j.archive = w
+		}
 	}
-	if len(j.debug) == 0 {
-		return nil
-	}
-	items, err = archive.Items(j.debugRoot())
-	if err != nil {
-		return err
-	}
-	return j.write(ctx, form{debugEnding, tarZstd}, "debug", items, how)
+	j.result.Files = append(j.result.Files, before...)
+	return nil
 }
 
 // form is one kind of archive, by the ending of its name.
@@ -227,12 +225,13 @@ func tarZstd(ctx context.Context, path string, items []archive.Item, o archive.W
 	return archive.WriteTarZstd(ctx, path, items, archive.Best, o)
 }
 
-func (j *Job) write(ctx context.Context, f form, kind string, items []archive.Item, how archive.Writing) error {
+func (j *Job) write(ctx context.Context, f form, kind string, items []archive.Item) (archive.Written, error) {
+	how := archive.Writing{Time: j.Time, MaxPart: j.Options.MaxPart, Threads: threads()}
+	how.Progress = func(done, total int64) { j.Progress(done, total, j.Name()+f.ending) }
 	w, err := f.write(ctx, filepath.Join(j.New, j.Name()+f.ending), items, how)
 	if err != nil {
-		return err
+		return w, err
 	}
-	j.written = append(j.written, w)
 	file := File{Name: w.Name, Kind: kind, SHA256: w.SHA256, Size: w.Size}
 	for _, p := range w.Parts {
 		file.Parts = append(file.Parts, p.Name)
@@ -242,7 +241,7 @@ func (j *Job) write(ctx context.Context, f form, kind string, items []archive.It
 		j.result.Files = append(j.result.Files, File{Name: p.Name, Kind: "part", SHA256: p.SHA256, Size: p.Size})
 	}
 	j.Say("%s: %d entries, %s", w.Name, len(items), sizes(w))
-	return nil
+	return w, nil
 }
 
 // Add puts a file that a step made into j.New among the release's files, with

@@ -55,7 +55,7 @@ func inventoryOf(t *testing.T, j *Job) (entries map[string]listed, needs map[str
 // is listed, with the licences that lie beside it.
 func TestModules(t *testing.T) {
 	r := newRelease(t)
-	j := &Job{w: r.w, Payload: t.TempDir(), written: []archive.Written{{SHA256: strings.Repeat("c", 64)}}}
+	j := &Job{w: r.w, Payload: t.TempDir(), archive: archive.Written{SHA256: strings.Repeat("c", 64)}}
 	source := r.write("tool.go", "package main\n\nimport cdx \"github.com/CycloneDX/cyclonedx-go\"\n\nfunc main() { println(cdx.NewBOM().Version) }\n")
 	if text, err := exec.Command("go", "build", "-o", j.at("tool"), source).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
@@ -100,7 +100,7 @@ func TestPrebuiltOfEachTree(t *testing.T) {
 		{Ref: "v1", PyPI: "toy==1.0", Platform: "macosx_26_0_arm64", SHA256: strings.Repeat("2", 64)},
 	}
 	r.w.File.Components[0].Prebuilt = wheels
-	j := &Job{w: r.w, Payload: t.TempDir(), written: []archive.Written{{SHA256: strings.Repeat("c", 64)}}}
+	j := &Job{w: r.w, Payload: t.TempDir(), archive: archive.Written{SHA256: strings.Repeat("c", 64)}}
 	for _, w := range wheels {
 		c := manifest.Component{Name: "toy", Ref: "v1", Prebuilt: w.Mirror().ID()}
 		j.Trees = append(j.Trees, Tree{Manifest: manifest.Manifest{Components: []manifest.Component{c}}})

@@ -46,10 +46,12 @@ type Options struct {
 	Builder string   // URI of who packages, for the provenance
 	Version string   // of this program
 
-	// Merge makes j.Payload out of several staged trees, and Sign signs what is
-	// in it; each replaces the step of that name. nil stands for what most systems
-	// need: trees that don't overlap, and no signatures.
+	// Merge makes j.Payload out of several staged trees, Debug takes debug
+	// information out of it for j.KeepDebug, and Sign signs what is in it; each
+	// replaces the step of that name. nil stands for what most systems need: trees
+	// that don't overlap, and no signatures.
 	Merge func(ctx context.Context, j *Job) error
+	Debug func(ctx context.Context, j *Job) error
 	Sign  func(ctx context.Context, j *Job) error
 	// Extra writes further forms of the finished tree (a disk image) to j.New.
 	Extra func(ctx context.Context, j *Job) error
@@ -134,9 +136,10 @@ type Job struct {
 	repo       repository
 	compressor *manifest.Compressor
 	budget     map[string]int64
-	debug      []debugFile
+	debug      *manifest.Debug
+	debugRoot  string // what its archive holds
 	items      []archive.Item
-	written    []archive.Written // the archives, the main one first
+	archive    archive.Written // the first of its forms
 	result     Package
 }
 
@@ -177,14 +180,17 @@ type step struct {
 
 // steps is all that makes a package, in order.
 func (j *Job) steps() []step {
-	merge, sign, extra := j.Options.Merge, j.Options.Sign, j.Options.Extra
+	merge, debug, sign, extra := j.Options.Merge, j.Options.Debug, j.Options.Sign, j.Options.Extra
 	if merge == nil {
 		merge = unite
+	}
+	if debug == nil && j.Group.System == "linux" {
+		debug = splitDebug
 	}
 	return []step{
 		{"collect", collect, true},
 		{"merge", merge, true},
-		{"debug symbols", splitDebug, j.Group.System == "linux"},
+		{"debug symbols", debug, debug != nil},
 		{"share", share, j.Group.System == "linux"},
 		{"check", judge, true},
 		{"sign", sign, sign != nil},

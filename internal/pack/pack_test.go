@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ import (
 	"payload/internal/manifest"
 	"payload/internal/pin"
 	"payload/internal/run"
+	"payload/internal/verify"
 	"payload/internal/voice"
 	"payload/internal/workspace"
 )
@@ -343,27 +345,106 @@ func TestDebug(t *testing.T) {
 		}
 	}
 	library := filepath.Join(dir, "lib", "payload", "liba.so")
-	if _, has, err := debugInformation(library); has || err != nil {
-		t.Errorf("liba.so still has debug information, %v", err)
-	}
 	staged := filepath.Join(r.root, "dist", "cpu", "lib", "payload", "liba.so")
-	id, has, err := debugInformation(staged)
-	if !has || err != nil {
-		t.Fatalf("the staged file lost its debug information, %v", err)
-	}
-	split := filepath.Join(dir, "lib", "debug", ".build-id", id[:2], id[2:]+".debug")
-	if other, has, err := debugInformation(split); other != id || !has || err != nil {
-		t.Errorf("%s has the id %s, %v", split, other, err)
+	if hasDebugInformation(library) || !hasDebugInformation(staged) {
+		t.Error("liba.so still has debug information, or the staged file lost it")
 	}
 	m, err := manifest.Read(filepath.Join(dir, "lib", "payload"))
-	if err != nil || m.Package.Debug != debug {
-		t.Errorf("%+v, %v", m.Package, err)
+	if err != nil || m.Package.Debug == nil {
+		t.Fatalf("%+v, %v", m.Package, err)
+	}
+	sum, err := manifest.Digest(filepath.Join(r.root, "out", debug))
+	if d := m.Package.Debug; err != nil || d.Name != debug || d.SHA256 != sum || d.Size != int64(len(r.read(debug))) {
+		t.Errorf("%+v, %v", d, err)
+	}
+	ids, err := manifest.BuildIDs(staged)
+	if err != nil || len(ids) != 1 {
+		t.Fatalf("%v, %v", ids, err)
+	}
+	in := "lib/debug/.build-id/" + ids[0][:2] + "/" + ids[0][2:] + ".debug"
+	if i := slices.IndexFunc(m.Package.Debug.Files, func(f manifest.Debugged) bool { return f.Path == "liba.so" }); i < 0 || !reflect.DeepEqual(m.Package.Debug.Files[i], manifest.Debugged{Path: "liba.so", In: in, IDs: ids}) {
+		t.Errorf("%+v", m.Package.Debug.Files)
+	}
+	split := filepath.Join(dir, filepath.FromSlash(in))
+	if other, err := manifest.BuildIDs(split); !slices.Equal(other, ids) || !hasDebugInformation(split) || err != nil {
+		t.Errorf("%s has the ids %s, %v", split, other, err)
 	}
 	for _, f := range m.Files {
 		if sum, err := manifest.Digest(filepath.Join(dir, "lib", "payload", f.Path)); err != nil || sum != f.SHA256 {
 			t.Errorf("%s is not what the manifest says, %v", f.Path, err)
 		}
 	}
+	r.debugFits(dir, m, split)
+}
+
+// debugFits has an archive verified beside its debug information, and beside what
+// is not that: another file, one of another build, and a file of another build
+// under the manifest.
+func (r *release) debugFits(dir string, m manifest.Manifest, split string) {
+	t := r.t
+	t.Helper()
+	name := filepath.Join(r.root, "out", "payload-linux-amd64-base.tar.zst")
+	for _, file := range []string{"payload-linux-amd64-base.cdx.json", archive.SumsName} { // the list is another check's
+		if err := os.Remove(filepath.Join(r.root, "out", file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := func() (ids []string) {
+		o, err := verify.Open(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer o.Close()
+		res, err := verify.Payload(t.Context(), verify.Options{Dir: o.Dir, NoRun: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range slices.Concat(o.Findings, res.Findings) {
+			ids = append(ids, f.ID)
+		}
+		return ids
+	}
+	pack := func(file string) {
+		if out, err := exec.Command("tar", "-C", dir, "--zstd", "-cf", file, "lib/"+map[bool]string{true: "payload", false: "debug"}[file == name]).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	expect := func(what string, want ...string) {
+		if got := found(); !slices.Equal(got, want) {
+			t.Errorf("%s: found %v, want %v", what, got, want)
+		}
+	}
+	expect("what was packaged")
+	debug := filepath.Join(r.root, "out", m.Package.Debug.Name)
+	r.compile("other", "-g", "-O2")
+	other := filepath.Join(r.root, "other", "liba.so")
+	if out, err := exec.Command("objcopy", "--only-keep-debug", other, split).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	pack(debug)
+	expect("another build's", "debug.digest")
+	var err error
+	if m.Package.Debug.SHA256, err = manifest.Digest(debug); err != nil {
+		t.Fatal(err)
+	}
+	m.Package.Debug.Size = int64(len(r.read(filepath.Base(debug))))
+	write := func() {
+		if err := manifest.Write(filepath.Join(dir, "lib", "payload"), m); err != nil {
+			t.Fatal(err)
+		}
+		pack(name)
+	}
+	write()
+	expect("another build's, that the manifest names", "debug.id")
+	if err := os.Remove(debug); err != nil {
+		t.Fatal(err)
+	}
+	expect("none")
+	if m.Package.Debug.Files[0].IDs, err = manifest.BuildIDs(other); err != nil {
+		t.Fatal(err)
+	}
+	write()
+	expect("a file that another build's is of", "debug.id")
 }
 
 // TestWindows holds that a package for Windows has no links: a file that was one

@@ -105,7 +105,7 @@ func sha256Of(hex string) *[]cdx.Hash {
 
 // archive is what the inventory is of.
 func (b *inventory) archive() cdx.Component {
-	w := b.j.written[0]
+	w := b.j.archive
 	c := cdx.Component{
 		BOMRef: "archive:" + b.j.Name(), Type: cdx.ComponentTypeApplication, Name: b.j.Name(), Hashes: sha256Of(w.SHA256),
 		Properties: properties("file", w.Name, "group", b.j.Group.Name, "os", b.j.Group.System, "arch", b.j.Group.Arch),

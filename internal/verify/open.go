@@ -103,6 +103,7 @@ func (o *Opened) unpack(ctx context.Context) error {
 	if len(o.Findings) == 0 {
 		o.Dir = Folder(o.temp)
 		o.outside()
+		return o.debug(ctx)
 	}
 	return nil
 }

@@ -84,6 +84,14 @@ var rules = []report.Rule{
 	{ID: "metallib.damaged", Title: "A file of kernels is cut off or something else", Help: "Build or download it again."},
 	{ID: "metallib.too-new", Title: "Kernels need a newer macOS than the payload is for", Help: "Compile them for the oldest macOS."},
 	{ID: "metallib.pairing", Title: "Kernels are of another build than the library beside them", Help: "Stage both from one build."},
+	// A group over its base.
+	{ID: "over.group", Title: "The base is of another group, system or architecture than the archive lies over", Help: "Name the base that its payload-GROUP.json says under over."},
+	{ID: "over.replaces", Title: "A file of the archive has the name of another file of the base", Help: "Package both from trees of the same sources."},
+	{ID: "over.missing", Title: "The archive loads a file of its base that is not there", Help: "Package both from trees of the same sources."},
+	{ID: "over.relies", Title: "A file that the archive loads of its base is not the one that it was proven with", Help: "A warning: build both presets from the same sources with the same compiler."},
+	// Debug information.
+	{ID: "debug.digest", Title: "The archive of debug information beside it is another one's", Help: "Keep the files of one release together; package again."},
+	{ID: "debug.id", Title: "A file and its debug information have other build ids (UUIDs on macOS)", Help: "Package again: a debugger would not take it."},
 	// Sizes and the last release.
 	{ID: "budget.exceeded", Title: "Something is larger than its budget", Help: "Look at what grew, with --against; or raise the budget."},
 	{ID: "budget.unused", Title: "There is a budget for what is not there", Help: "Correct its path."},
@@ -92,7 +100,7 @@ var rules = []report.Rule{
 	{ID: "release.needs", Title: "A library of the system is needed that was not", Help: "Stage or drop it; if it is meant: --accept release.needs:LIBRARY."},
 	{ID: "release.grown", Title: "A file has grown by more than --growth", Help: "A warning: look at what it holds now."},
 	// What was run.
-	{ID: "program", Title: "The program to be run is not there", Help: "Build its target."},
+	{ID: "program", Title: "The program to be run is not there", Help: "Build its target. A group that lies over another one is run over it: --over BASE."},
 	{ID: "runtime", Title: "The program did not start, died, hung, or loaded files from outside the payload", Help: "The last lines of its log are in the finding."},
 	{ID: "version", Title: "The program is not built from what payload.json says", Help: "An old checkout was built: build again."},
 	{ID: "backend", Title: "A device's backend is not used, broken or unknown", Help: "Run on a machine with the device, or with --no-run."},

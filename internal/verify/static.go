@@ -41,7 +41,11 @@ func static(res *Result, o Options) ([]manifest.File, error) {
 	dlls := readDLLs(res, o.Dir, got)
 	res.Static.ELF, res.Static.MachO, res.Static.PE = len(objects), len(images), len(dlls)
 	checkArch(res, got, o.Program, d.declaredArch())
-	checkClosure(res, o.Dir, got, objects, d.relies())
+	relies := d.relies()
+	if o.Over {
+		relies = nil
+	}
+	checkClosure(res, o.Dir, got, objects, relies)
 	checkFloors(res, objects, images, t)
 	checkImages(res, o.Dir, images, got, t)
 	checkDLLs(res, got, dlls)
@@ -49,6 +53,7 @@ func static(res *Result, o Options) ([]manifest.File, error) {
 	checkVariants(res, kinds[o.Kind], o.Variants, got)
 	checkBudgets(res, got, o.Budgets)
 	checkOwnBudgets(res, d, got)
+	checkDebug(res, o.Dir, d)
 	res.Static.System = systemNeeds(objects, images, dlls)
 	if o.Against != nil {
 		compare(res, o.Against, got, o.Growth)

@@ -27,6 +27,7 @@ const Schema = "payload.verify/v1"
 // Options say what to verify.
 type Options struct {
 	Dir     string // the payload: the folder that holds payload.json
+	Over    bool   // what a group relies on of its base has to be in Dir
 	NoRun   bool   // static half only
 	Kind    string // of runtime verification; empty means static only
 	Program string // the file to start, relative to Dir
@@ -60,6 +61,7 @@ type Result struct {
 	Schema   string             `json:"schema"`
 	Dir      string             `json:"dir"`
 	Archive  *Packed            `json:"archive,omitempty"`
+	Over     string             `json:"over,omitempty"` // the base that it was judged over
 	Static   Static             `json:"static"`
 	Runtime  *Runtime           `json:"runtime,omitempty"` // absent when nothing was started
 	Programs []Runtime          `json:"programs,omitempty"`
