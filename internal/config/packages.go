@@ -65,6 +65,10 @@ type Origin struct {
 	Purl      string   `yaml:"purl"`    // for a name
 }
 
+// Universal is the arch of a group that has every program for both of a Mac's
+// processors.
+const Universal = "universal"
+
 var (
 	groupName  = regexp.MustCompile(`^[a-z0-9][a-z0-9_]*$`)
 	zstdNumber = regexp.MustCompile(`^\d+\.\d+\.\d+$`)

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"payload/internal/codesign"
+	"payload/internal/config"
 	"payload/internal/machofile"
 	"payload/internal/manifest"
 	"payload/internal/pack"
@@ -44,15 +45,12 @@ func Steps(p *pack.Options, o Options) {
 	}
 }
 
-// Universal is the arch of a group that has every program for both processors.
-const Universal = "universal"
-
 // processors are those of Macs, in Go's words.
 var processors = []string{"amd64", "arm64"}
 
 func merge(ctx context.Context, j *pack.Job) error {
 	archs := processors
-	if j.Group.Arch != Universal {
+	if j.Group.Arch != config.Universal {
 		archs = []string{j.Group.Arch}
 	}
 	var trees []universal.Tree
@@ -78,22 +76,18 @@ func merge(ctx context.Context, j *pack.Job) error {
 	return nil
 }
 
-// archOf is the processor that every Mach-O file of a tree has an image for.
+// archOf is the processor that a tree is for; of one for both, either will do.
 func archOf(files []manifest.File) (string, error) {
-	common := processors
-	var archs []string // one file of each
+	if archs := pack.Archs(files); len(archs) > 0 {
+		return archs[0], nil
+	}
+	var of []string // one file of each
 	for _, f := range files {
-		if f.Arch != "" && f.Link == "" {
-			if !slices.ContainsFunc(archs, func(a string) bool { return strings.HasSuffix(a, " is for "+f.Arch) }) {
-				archs = append(archs, f.Path+" is for "+f.Arch)
-			}
-			common = slices.DeleteFunc(slices.Clone(common), func(arch string) bool { return !slices.Contains(strings.Split(f.Arch, "+"), arch) })
+		if f.Arch != "" && f.Link == "" && !slices.ContainsFunc(of, func(a string) bool { return strings.HasSuffix(a, " is for "+f.Arch) }) {
+			of = append(of, f.Path+" is for "+f.Arch)
 		}
 	}
-	if len(common) == 0 {
-		return "", fmt.Errorf("its files have no processor in common, and a tree is for one: %s", strings.Join(archs, ", "))
-	}
-	return common[0], nil
+	return "", fmt.Errorf("its files have no processor in common, and a tree is for one: %s", strings.Join(of, ", "))
 }
 
 func (o Options) sign(ctx context.Context, j *pack.Job) error {

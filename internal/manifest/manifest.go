@@ -54,6 +54,7 @@ type Manifest struct {
 type Build struct {
 	Project    string      `json:"project,omitempty"`
 	Preset     string      `json:"preset,omitempty"`
+	Arch       string      `json:"arch,omitempty"` // that it has every file for, where others are for another
 	Components []Component `json:"components"`
 	Target     *Target     `json:"target,omitempty"`
 	Folders    []string    `json:"folders,omitempty"` // at the root, that this build alone has
@@ -68,8 +69,10 @@ type Package struct {
 	Arch  string `json:"arch"`
 	// Over is the group that this one is unpacked over, and Relies are libraries of
 	// it that files of this one load, as they were when this one was proven.
-	Over       string      `json:"over,omitempty"`
-	Relies     []Relied    `json:"relies,omitempty"`
+	Over   string   `json:"over,omitempty"`
+	Relies []Relied `json:"relies,omitempty"`
+	// Single are globs of files that need not be for every processor.
+	Single     []string    `json:"single,omitempty"`
 	Compressor *Compressor `json:"compressor,omitempty"`
 	Time       string      `json:"time"`            // of every entry, RFC 3339
 	Floor      *Floor      `json:"floor,omitempty"` // that was asked for, and holds unless allowed

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"payload/internal/build"
+	"payload/internal/config"
 	"payload/internal/manifest"
 	"payload/internal/pin"
 	"payload/internal/report"
@@ -180,8 +181,12 @@ func (j *Job) combine() error {
 	j.Manifest = manifest.Manifest{Project: first.Project}
 	for _, t := range j.Trees {
 		m := t.Manifest
+		arch := ""
+		if archs := Archs(m.Files); j.Group.Arch == config.Universal && len(archs) == 1 {
+			arch = archs[0]
+		}
 		j.Manifest.Builds = append(j.Manifest.Builds, manifest.Build{
-			Project: m.Project, Preset: m.Preset, Components: m.Components, Target: m.Target, Folders: j.foldersOf(t), Toolchain: m.Toolchain, Verified: m.Verified,
+			Arch: arch, Project: m.Project, Preset: m.Preset, Components: m.Components, Target: m.Target, Folders: j.foldersOf(t), Toolchain: m.Toolchain, Verified: m.Verified,
 		})
 		if m.Project != first.Project {
 			j.Manifest.Project = ""
@@ -193,6 +198,23 @@ func (j *Job) combine() error {
 		}
 	}
 	return nil
+}
+
+// Archs are the processors that every program and library of a tree is for.
+func Archs(files []manifest.File) []string {
+	var common []string
+	first := true
+	for _, f := range files {
+		if f.Arch == "" || f.Link != "" {
+			continue
+		}
+		archs := strings.Split(f.Arch, "+")
+		if first {
+			common, first = archs, false
+		}
+		common = slices.DeleteFunc(common, func(arch string) bool { return !slices.Contains(archs, arch) })
+	}
+	return common
 }
 
 // foldersOf are the folders at the package's root that one of its trees alone has.

@@ -51,7 +51,7 @@ func describe(ctx context.Context, j *Job) error {
 		return err
 	}
 	m := &manifest.Package{
-		Group: j.Group.Name, OS: j.Group.System, Arch: j.Group.Arch, Over: j.Group.Over, Relies: j.relies(), Compressor: j.compressor, Budget: j.budget,
+		Group: j.Group.Name, OS: j.Group.System, Arch: j.Group.Arch, Over: j.Group.Over, Relies: j.relies(), Single: j.Group.Single, Compressor: j.compressor, Budget: j.budget,
 		Time: j.Time.UTC().Format(time.RFC3339), Commit: j.repo.commit, Changed: j.repo.changed,
 		Allowed: j.result.Allowed, Missing: j.result.Missing, Debug: j.debug,
 	}

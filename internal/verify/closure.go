@@ -139,8 +139,10 @@ const universal = "universal"
 
 // checkArch reports files that are not for the declared architecture, the
 // program's where none is declared, or most files'. In a universal payload each
-// file has to be for both, but in a folder where all are for the same one.
-func checkArch(res *Result, files []manifest.File, program, declared string) {
+// file has to be for both, but what its manifest says may be for one, and a folder
+// where all are for the same one.
+func checkArch(res *Result, files []manifest.File, program string, d described) {
+	declared := d.declaredArch()
 	count := map[string]int{}
 	folders := map[string][]string{}
 	for _, f := range files {
@@ -169,7 +171,7 @@ func checkArch(res *Result, files []manifest.File, program, declared string) {
 		if f.Arch == "" || f.Link != "" || slices.Contains(strings.Split(f.Arch, "+"), res.Static.Arch) {
 			continue
 		}
-		if dir := path.Dir(f.Path); res.Static.Arch == universal && (strings.Contains(f.Arch, "+") || dir != "." && len(folders[dir]) == 1) {
+		if dir := path.Dir(f.Path); res.Static.Arch == universal && (strings.Contains(f.Arch, "+") || d.single(f.Path) || dir != "." && len(folders[dir]) == 1) {
 			continue
 		}
 		res.static("arch.wrong", f.Path, fmt.Sprintf("%s is for %s, the payload for %s", f.Path, f.Arch, res.Static.Arch), "", f.Path)

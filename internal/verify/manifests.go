@@ -3,8 +3,11 @@ package verify
 import (
 	"context"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
 
 	"payload/internal/manifest"
 )
@@ -192,6 +195,13 @@ func (d described) declaredArch() string {
 	return ""
 }
 
+// single says whether a file need not be for every processor.
+func (d described) single(file string) bool {
+	return slices.ContainsFunc(d.all, func(m manifest.Manifest) bool {
+		return m.Package != nil && slices.ContainsFunc(m.Package.Single, func(glob string) bool { return doublestar.MatchUnvalidated(glob, file) })
+	})
+}
+
 // Described verifies the payload in o.Dir and runs what its manifests want to be
 // run.
 func Described(ctx context.Context, o Options) (Result, error) {
@@ -202,13 +212,29 @@ func Described(ctx context.Context, o Options) (Result, error) {
 	return Payload(ctx, o)
 }
 
+// union is a with what b has beyond it.
+func union(a, b []string) []string {
+	return append(slices.Clone(a), slices.DeleteFunc(slices.Clone(b), func(s string) bool { return slices.Contains(a, s) })...)
+}
+
 // ask has programs run, each once: first that of the last component that has
-// one, with its backends and variants.
+// one, with the backends and variants of all builds of it, but on a Mac those
+// backends alone that are for its processor.
 func (o *Options) ask(d described) {
 	components := d.components()
-	for _, c := range components {
-		if c.Verify != "" {
-			o.Kind, o.Program, o.Backends, o.Variants = c.Verify, c.Program, c.Backends, c.Variants
+	for _, b := range d.builds() {
+		for _, c := range b.Components {
+			switch here := b.Arch == "" || b.Arch == runtime.GOARCH || runtime.GOOS != "darwin"; {
+			case c.Verify == "":
+			case o.Kind == "" || c.Program != o.Program:
+				o.Kind, o.Program, o.Backends, o.Variants = c.Verify, c.Program, nil, c.Variants
+				fallthrough
+			default:
+				o.Variants = union(o.Variants, c.Variants)
+				if here {
+					o.Backends = union(o.Backends, c.Backends)
+				}
+			}
 		}
 	}
 	add := func(kind, file string) {

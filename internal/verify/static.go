@@ -40,7 +40,7 @@ func static(res *Result, o Options) ([]manifest.File, error) {
 	images := readImages(res, o.Dir, got)
 	dlls := readDLLs(res, o.Dir, got)
 	res.Static.ELF, res.Static.MachO, res.Static.PE = len(objects), len(images), len(dlls)
-	checkArch(res, got, o.Program, d.declaredArch())
+	checkArch(res, got, o.Program, d)
 	relies := d.relies()
 	if o.Over {
 		relies = nil
