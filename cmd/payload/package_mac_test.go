@@ -89,25 +89,36 @@ func macRepoOf(t *testing.T, compile func(lib string, amd64 bool)) string {
 		case "arm":
 			testkit.MachO{ID: "@rpath/libgpu.dylib", MacOS: macOS, Needs: system}.File(t, at("v3/libgpu.dylib"))
 		}
-		files, err := manifest.Describe(lib)
-		if err != nil {
-			t.Fatal(err)
-		}
 		target := map[string]string{"arm26": "26.2"}[preset]
 		if target == "" {
 			target = "14.0"
 		}
-		m := manifest.Manifest{Preset: preset, Components: []manifest.Component{}, Target: &manifest.Target{MacOS: target}, Verified: &manifest.Verified{Static: true}, Files: files}
-		if err := manifest.Write(lib, m); err != nil {
-			t.Fatal(err)
-		}
+		stageMac(t, lib, manifest.Manifest{Preset: preset, Components: []manifest.Component{}, Target: &manifest.Target{MacOS: target}})
 	}
+	commitAll(t, dir)
+	return dir
+}
+
+// stageMac writes the manifest of what lies in lib.
+func stageMac(t *testing.T, lib string, m manifest.Manifest) {
+	t.Helper()
+	var err error
+	if m.Files, err = manifest.Describe(lib); err != nil {
+		t.Fatal(err)
+	}
+	m.Verified = &manifest.Verified{Static: true}
+	if err := manifest.Write(lib, m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func commitAll(t *testing.T, dir string) {
+	t.Helper()
 	for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}, {"-c", "user.name=toy", "-c", "user.email=toy@example.org", "commit", "-q", "-m", "all"}} {
 		if out, err := exec.Command("git", append([]string{"-C", dir}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("git: %v\n%s", err, out)
 		}
 	}
-	return dir
 }
 
 // payloadIn runs the command line in this process.
