@@ -1,11 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -69,6 +73,57 @@ func TestInterrupted(t *testing.T) {
 			!strings.HasPrefix(told.String(), "error: generating, after ") {
 			t.Errorf("%d, %q, %s", code, text, told.String())
 		}
+	}
+}
+
+// A stuck stdout takes nothing, as a chunk of a prompt that takes long does not
+// look at its context.
+type stuck struct{}
+
+func (stuck) Write([]byte) (int, error) {
+	fmt.Fprintln(os.Stderr, "stuck")
+	select {}
+}
+
+// A second signal ends the process at once, whatever it is about.
+func TestInterruptedTwice(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a process can't be interrupted there")
+	}
+	mlxtest.Library(t)
+	if os.Getenv("MLXRUNNER_TEST_STUCK") != "" {
+		os.Exit(Main([]string{"run", "--model", tiny, "--prompt", "The harbour"}, strings.NewReader(""), stuck{}, os.Stderr))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	self := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestInterruptedTwice$")
+	self.Env = append(os.Environ(), "MLXRUNNER_TEST_STUCK=1")
+	told, err := self.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := self.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(told); lines.Scan() && lines.Text() != "stuck"; {
+		t.Log(lines.Text())
+	}
+	sent := 0
+	ended := make(chan struct{})
+	go func() { _ = self.Wait(); close(ended) }()
+	for tick := time.NewTicker(50 * time.Millisecond); ; {
+		select {
+		case <-tick.C:
+			if sent++; self.Process.Signal(os.Interrupt) == nil {
+				continue
+			}
+			<-ended
+		case <-ended:
+		}
+		break
+	}
+	if code := self.ProcessState.ExitCode(); code != exitInterrupted || sent < 2 || sent > 100 {
+		t.Errorf("exit code %d after %d signals", code, sent)
 	}
 }
 

@@ -8,7 +8,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -159,6 +161,7 @@ func (s *session) generate(ctx context.Context, a *app, q generate.Request, quie
 }
 
 func runRun(ctx context.Context, a *app, o runOptions) error {
+	defer endAtOnce(ctx)()
 	s, err := openSession(ctx, a, o.engine)
 	if err != nil {
 		return err
@@ -169,6 +172,24 @@ func runRun(ctx context.Context, a *app, o runOptions) error {
 		err = converse(ctx, a, s, o)
 	}
 	return errors.Join(err, s.close())
+}
+
+// endAtOnce makes the second signal end the process, until stop is called: what
+// the first one ends looks at its context between the chunks of a prompt, which
+// take seconds on a large model.
+func endAtOnce(ctx context.Context) (stop func()) {
+	over := make(chan struct{})
+	unregister := context.AfterFunc(ctx, func() {
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+		defer signal.Stop(signals)
+		select {
+		case <-signals:
+			os.Exit(exitInterrupted)
+		case <-over:
+		}
+	})
+	return func() { unregister(); close(over) }
 }
 
 func complete(ctx context.Context, a *app, s *session, o runOptions) error {
