@@ -52,16 +52,40 @@ func (b *buffers) slice(s *mlx.Scope, from, to int) (out buffers) {
 	return out
 }
 
+// A form is what a token's arrays look like: their shapes, of which the length
+// says nothing, and their types.
+type form [3]struct {
+	shape []int
+	dtype mlx.Dtype
+}
+
+func (b *buffers) form() (out form) {
+	for i, a := range b {
+		if shape := a.Shape(); len(shape) == 4 {
+			out[i].shape, out[i].dtype = shape, a.Dtype()
+		}
+	}
+	return out
+}
+
+// width is the bytes of a token, 0 where the form is not known.
+func (f *form) width() (n int64) {
+	for _, a := range f {
+		if len(a.shape) == 4 {
+			n += int64(a.shape[0]*a.shape[1]*a.shape[3]) * int64(a.dtype.Size())
+		}
+	}
+	return n
+}
+
 // move makes buffers of capacity tokens that begin with those from from to
 // before end, and frees the old ones.
-func (b *buffers) move(s *mlx.Scope, like buffers, from, end, capacity int) {
+func (b *buffers) move(s *mlx.Scope, like form, from, end, capacity int) {
 	for i, a := range like {
-		shape := a.Shape()
-		if s.Err() != nil || len(shape) != 4 {
+		if s.Err() != nil || len(a.shape) != 4 {
 			continue
 		}
-		shape[2] = capacity - (end - from)
-		fresh := s.Zeros(a.Dtype(), shape...)
+		fresh := s.Zeros(a.dtype, a.shape[0], a.shape[1], capacity-(end-from), a.shape[3])
 		if end > from {
 			fresh = s.Concatenate(2, s.SliceAxis(b[i], 2, from, end), fresh)
 		}

@@ -109,7 +109,7 @@ func (c *Cache) Fork(s *mlx.Scope, tokens int) (*Cache, error) {
 	out := &Cache{Turn: c.Turn}
 	for _, l := range c.Layers {
 		f := *l
-		f.end, f.offset = l.end-back, tokens
+		f.end, f.offset, f.shared = l.end-back, tokens, true
 		capacity := steps(f.end)
 		f.keys, f.values = l.keys.slice(s, 0, capacity).keep(s), l.values.slice(s, 0, capacity).keep(s)
 		out.Layers = append(out.Layers, &f)
@@ -175,30 +175,89 @@ func (c *Cache) Arrays() []*mlx.Array {
 	return out
 }
 
-// Bytes is the size of the buffers.
+// Bytes is the size of the buffers, without those that a fork shares.
 func (c *Cache) Bytes() int64 {
 	var n int64
 	for _, l := range c.Layers {
-		n += l.bytes()
+		n += l.own()
 	}
 	return n
 }
 
+// Shares tells whether c is a fork whose buffers are another's still.
+func (c *Cache) Shares() bool { return len(c.Layers) > 0 && c.Layers[0].shared }
+
 // Needs is the size of the buffers with so many tokens, of which up to chunk
-// come at once, and of the largest once more, which is there twice while it
+// come at once, and that of the largest layer, which is there twice while it
 // grows. It is known once the cache has seen a token, computed or not, and still
 // after Free.
-func (c *Cache) Needs(tokens, chunk int) int64 {
-	var all, largest int64
+func (c *Cache) Needs(tokens, chunk int) (all, largest int64) {
 	for _, l := range c.Layers {
 		capacity := steps(tokens)
 		if l.window > 0 {
 			capacity = min(capacity, steps(l.window-1+l.slack+chunk)+Step)
 		}
-		n := l.width * int64(capacity)
+		n := l.width() * int64(capacity)
 		all, largest = all+n, max(largest, n)
 	}
-	return all + largest
+	return all, largest
+}
+
+// Growth is by how many bytes the buffers grow for n more tokens, and how many
+// there are beside them at the most while Grow makes them do so.
+func (c *Cache) Growth(n int) (more, beside int64) {
+	for _, l := range c.Layers {
+		if !l.full(n) {
+			continue
+		}
+		from, capacity := l.room(n)
+		more += max(0, l.width()*int64(capacity)-l.own())
+		blank := capacity - (l.end - from) // which is made, and then copied behind what is held
+		for _, width := range []int64{l.form[0].width(), l.form[1].width()} {
+			was := l.own() * width / max(1, l.width())
+			beside = max(beside, was+width*int64(blank))
+		}
+	}
+	return more, beside
+}
+
+// Grow makes room for n more tokens, so that adding them moves nothing. What is
+// there twice meanwhile are the keys or the values of one layer: left to Update,
+// it would be those of as many layers as are dispatched ahead of what is
+// computed. A cache that never saw a token is left to Update, unless it is
+// another's Fresh.
+func (c *Cache) Grow(s *mlx.Scope, n int) error {
+	for _, l := range c.Layers {
+		if !l.full(n) {
+			continue
+		}
+		from, capacity := l.room(n)
+		for i, b := range []*buffers{&l.keys, &l.values} {
+			sub := s.Sub()
+			b.move(sub, l.form[i], from, l.end, capacity)
+			if err := sub.Close(); err != nil { // before, or what was is there until then
+				return err
+			}
+			if err := s.Eval(b.list(nil)...); err != nil {
+				return err
+			}
+			// Of the pool the next one might get a buffer of nearly twice its size.
+			if err := mlx.ClearCache(); err != nil {
+				return err
+			}
+		}
+		l.end, l.shared = l.end-from, false
+	}
+	return nil
+}
+
+// Fresh gives an empty cache of the same kind, which knows what a token takes.
+func (c *Cache) Fresh() *Cache {
+	out := &Cache{Turn: c.Turn}
+	for _, l := range c.Layers {
+		out.Layers = append(out.Layers, l.fresh())
+	}
+	return out
 }
 
 // Free gives the buffers up. The cache is empty after, and can be used again.
@@ -206,7 +265,9 @@ func (c *Cache) Free() {
 	for _, l := range c.Layers {
 		l.keys.free()
 		l.values.free()
-		*l = KV{window: l.window, slack: l.slack, packing: l.packing, width: l.width}
+		slack := l.slack
+		*l = *l.fresh()
+		l.slack = slack
 	}
 }
 
@@ -219,7 +280,8 @@ type KV struct {
 	end          int          // tokens in the buffers
 	offset       int          // tokens seen, the position of the next
 	expected     int          // tokens that are known to come, all told
-	width        int64        // bytes of a token, once one was seen
+	form         [2]form      // of keys and values, once a token was seen
+	shared       bool         // the buffers are those of what this was forked from
 	rows         []*KV        // of a view by Join; nothing else is set then but window
 }
 
@@ -294,9 +356,16 @@ func (c *KV) add(s *mlx.Scope, k, v buffers) (keys, values buffers) {
 		return buffers{}, buffers{}
 	}
 	length := k.capacity()
-	if c.keys[0] == nil || c.end+length > c.keys.capacity() {
-		c.grow(s, k, v)
+	if c.keys[0] == nil {
+		c.form = [2]form{k.form(), v.form()}
 	}
+	if c.keys[0] == nil || c.end+length > c.keys.capacity() {
+		from, capacity := c.room(length)
+		c.keys.move(s, c.form[0], from, c.end, capacity)
+		c.values.move(s, c.form[1], from, c.end, capacity)
+		c.end -= from
+	}
+	c.shared = false // MLX copies what it can't write to in place
 	c.keys.write(s, k, c.end)
 	c.values.write(s, v, c.end)
 	c.end += length
@@ -308,22 +377,35 @@ func (c *KV) add(s *mlx.Scope, k, v buffers) (keys, values buffers) {
 	return c.keys.slice(s, from, c.end), c.values.slice(s, from, c.end)
 }
 
-// grow makes room for k behind what can still be seen. Where a window drops
-// tokens there is a step to spare, or every token would copy the window.
-func (c *KV) grow(s *mlx.Scope, k, v buffers) {
-	from := 0
+// full tells whether buffers of a known form have to be others for n more tokens.
+func (c *KV) full(n int) bool {
+	return c.width() > 0 && (c.shared || c.keys[0] == nil || c.end+n > c.keys.capacity())
+}
+
+// room is what the buffers become for n more tokens: they hold those from from
+// on, which can still be seen, and have capacity for so many. Where a window
+// drops tokens there is a step to spare, or every token would copy the window.
+func (c *KV) room(n int) (from, capacity int) {
 	if c.window > 0 {
 		from = max(0, c.end-(c.window-1)-c.slack)
 	}
-	held := c.end - from
-	capacity := steps(held + k.capacity())
+	capacity = steps(c.end - from + n)
 	if from > 0 {
 		capacity += Step
 	}
-	c.keys.move(s, k, from, c.end, capacity)
-	c.values.move(s, v, from, c.end, capacity)
-	c.end = held
-	c.width = c.bytes() / int64(max(1, c.keys.capacity()))
+	return from, capacity
+}
+
+func (c *KV) fresh() *KV { return &KV{window: c.window, packing: c.packing, form: c.form} }
+
+func (c *KV) width() int64 { return c.form[0].width() + c.form[1].width() }
+
+// own is the size of the buffers that are not shared.
+func (c *KV) own() int64 {
+	if c.shared {
+		return 0
+	}
+	return c.bytes()
 }
 
 func (c *KV) bytes() int64 { return c.keys.bytes() + c.values.bytes() }

@@ -279,6 +279,7 @@ func TestNeeds(t *testing.T) {
 	for _, chunk := range []int{1, 100} {
 		c := cache.New(0, 0, 8)
 		c.Hold(3)
+		needs := func() int64 { all, largest := c.Needs(1500, chunk); return all + largest }
 		need := int64(0)
 		for c.Offset() < 1500 {
 			sub := s.Sub()
@@ -290,7 +291,7 @@ func TestNeeds(t *testing.T) {
 				t.Fatal(err)
 			}
 			if need == 0 {
-				need = c.Needs(1500, chunk) // nothing was computed yet
+				need = needs() // nothing was computed yet
 			}
 			if err := s.Eval(c.Arrays()...); err != nil {
 				t.Fatal(err)
@@ -301,7 +302,7 @@ func TestNeeds(t *testing.T) {
 			t.Errorf("chunks of %d: %d bytes were told, %d are there", chunk, need, c.Bytes())
 		}
 		c.Free()
-		if now := c.Needs(1500, chunk); now != need {
+		if now := needs(); now != need {
 			t.Errorf("freed, it needs %d and not %d", now, need)
 		}
 	}
@@ -358,4 +359,80 @@ func TestJoin(t *testing.T) {
 		use(sub)
 		mlxtest.Fails(t, sub.Close(), what)
 	}
+}
+
+// Room made beforehand takes what was told, with one half of a layer there
+// twice at the most; it changes nothing of what is held, and what is added then
+// moves nothing.
+func TestGrow(t *testing.T) {
+	s := mlxtest.Scope(t)
+	first := cache.New(0, 300, 0, 0)
+	defer first.Free()
+	wide := func(s *mlx.Scope, from, n int) *mlx.Array {
+		return s.BroadcastTo(numbered(s, from, n), 1, 4, n, 64)
+	}
+	add := func(c *cache.Cache, n int) {
+		t.Helper()
+		at := c.Offset()
+		sub := s.Sub()
+		for _, l := range c.Layers {
+			keys, _ := l.Update(sub, wide(sub, at, n), wide(sub, at, n))
+			got, err := mlx.Floats(sub, sub.SliceAxis(sub.SliceAxis(keys, 1, 3, 4), 3, 63, 64))
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := at + n
+			if l.Window() > 0 {
+				seen = min(seen, l.Window()-1+n)
+			}
+			wantRange(t, got, at+n-seen, at+n)
+		}
+		if err := errors.Join(sub.Close(), s.Eval(c.Arrays()...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(first, 1)
+	grow := func(c *cache.Cache, n int) {
+		t.Helper()
+		if err := errors.Join(mlx.ClearCache(), mlx.ResetPeak()); err != nil {
+			t.Fatal(err)
+		}
+		before, err := mlx.MemoryInUse()
+		more, beside := c.Growth(n)
+		if err := errors.Join(err, c.Grow(s, n)); err != nil {
+			t.Fatal(err)
+		}
+		after, err := mlx.MemoryInUse()
+		if err != nil {
+			t.Fatal(err)
+		}
+		const odds = 1 << 12 // zeros and the like
+		if after.Active-before.Active > more || after.Peak-before.Active > more+beside+odds || after.Cache > 0 {
+			t.Errorf("%d tokens and %d more: grew by %d and %d meanwhile, told were %d and %d; %d in the pool",
+				c.Offset(), n, after.Active-before.Active, after.Peak-before.Active, more, more+beside, after.Cache)
+		}
+		if more, beside := c.Growth(n); more+beside != 0 {
+			t.Errorf("grown, it grows by %d and %d", more, beside)
+		}
+		size := c.Bytes()
+		add(c, n)
+		if c.Bytes() != size || c.Shares() {
+			t.Errorf("%d bytes were %d when it had grown", c.Bytes(), size)
+		}
+	}
+	c := first.Fresh()
+	defer c.Free()
+	for _, n := range []int{1, 255, 1, 600, 7, 300, 300, 1} {
+		grow(c, n)
+	}
+	f, err := c.Fork(s, c.Offset()-2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Free()
+	if !f.Shares() || f.Bytes() != 0 {
+		t.Errorf("a fork has %d bytes of its own", f.Bytes())
+	}
+	grow(f, 1)
+	grow(c, 1)
 }

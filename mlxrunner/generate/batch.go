@@ -63,6 +63,7 @@ type text struct {
 	// logits are what a text with a grammar chooses next from; what it may
 	// choose is known when now was read.
 	logits *mlx.Array
+	last   bool // memory ends behind now
 }
 
 // Submit runs a request to its end and gives its result, or what there is of it
@@ -228,10 +229,6 @@ func (b *Batch) begin(s *mlx.Scope, t *ticket) {
 		t.end(Result{}, err)
 		return
 	}
-	defer func() { b.Runner.promised = 0 }()
-	for _, other := range b.texts {
-		b.Runner.promised += other.toCome()
-	}
 	if err = g.begin(own); err == nil {
 		b.texts = append(b.texts, &text{generation: g, ticket: t, scope: own})
 		return
@@ -255,11 +252,17 @@ func (b *Batch) step(s *mlx.Scope) {
 		}
 	}
 	var ready []*text
-	for _, t := range b.texts {
+	for _, t := range slices.Clone(b.texts) {
 		if !t.reads() && t.result.Prefill == 0 {
 			t.result.Prefill = time.Since(t.start)
 		}
-		if !t.reads() && (t.limit == 0 || t.place < t.limit) {
+		if t.reads() || t.limit > 0 && t.place >= t.limit {
+			continue
+		}
+		// Each grows before the next is asked, and leaves those their promised room.
+		if full, err := t.grow(t.scope, t.kv, 1); err != nil {
+			b.end(t, err)
+		} else if t.last = full; !full {
 			ready = append(ready, t)
 		}
 	}
@@ -300,6 +303,9 @@ func (t *text) advance() (ended bool, err error) {
 	}
 	t.logits.Free()
 	t.logits = nil
+	if !ended && err == nil && t.last {
+		ended, err = true, t.full()
+	}
 	return ended, err
 }
 

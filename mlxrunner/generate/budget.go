@@ -87,6 +87,9 @@ func (r *Runner) Close() error {
 
 // empty makes a memory as this runner holds it.
 func (r *Runner) empty() (*cache.Cache, error) {
+	if r.blank != nil {
+		return r.blank.Fresh(), nil
+	}
 	c := r.Model.NewCache()
 	if r.KV.Bits == 0 {
 		return c, nil
@@ -113,8 +116,14 @@ func (r *Runner) Pack(s *mlx.Scope, bits int) error {
 	return errs[len(errs)-1]
 }
 
-// measure learns how much memory a token takes: a step is built, not computed.
+// measure learns how much memory a token takes, of the draft's too: a step is
+// built, not computed.
 func (r *Runner) measure(s *mlx.Scope) error {
+	if r.draft != nil {
+		if err := r.draft.measure(s); err != nil {
+			return err
+		}
+	}
 	if r.blank != nil {
 		return nil
 	}
@@ -132,102 +141,147 @@ func (r *Runner) measure(s *mlx.Scope) error {
 	return nil
 }
 
-// needs is what the memories of a text of so many tokens take at the most.
-func (g *generation) needs(tokens int) int64 {
+// needs is what the memories of a text of so many tokens take at the most, and
+// what is there beside that while they grow.
+func (g *generation) needs(tokens int) (all, beside int64) {
 	chunk := cmp.Or(g.Chunk, Chunk)
 	g.blank.Hold(g.guesses())
-	n := g.blank.Needs(tokens, chunk)
+	all, beside = g.blank.Needs(tokens, chunk)
 	if g.Draft > 0 {
 		g.Runner.draft.blank.Hold(g.guesses())
-		n += g.Runner.draft.blank.Needs(tokens, chunk)
+		more, largest := g.Runner.draft.blank.Needs(tokens, chunk)
+		all, beside = all+more, max(beside, largest) // one grows after the other
 	}
-	return n
+	return all, beside
 }
 
-// admit refuses a request that can't fit, whatever is given up for it. One that
-// asks for as much text as there is room for needs room to begin.
+// admit refuses a request that can't fit, whatever is given up for it, and
+// promises room to one that can: for all of its length or, where it asks for as
+// much text as there is room for, to begin.
 func (g *generation) admit(s *mlx.Scope) error {
 	if g.budget.limit == 0 {
 		return nil
 	}
-	for _, r := range []*Runner{g.Runner, g.Runner.draft} {
-		if r != nil {
-			if err := r.measure(s); err != nil {
-				return err
-			}
-		}
-	}
-	m, err := mlx.MemoryInUse()
+	g.promised = g.most()
+	m, err := inUse(s)
 	if err != nil {
 		return err
 	}
-	tokens := g.soon()
-	if g.MaxTokens > 0 {
-		tokens = len(g.Prompt) + g.limit
-	}
+	all, beside := g.needs(g.promised)
+	others, most := g.others()
+	need := all + max(beside, most)
 	_, kept := g.Kept()
 	b := g.budget
-	free := b.limit - b.work() - (m.Active - kept - g.held()) - g.promised
-	if need := g.needs(tokens); need > free {
-		return &MemoryError{Tokens: tokens, Need: need, Free: free, Limit: b.limit, Weights: b.weights, Work: b.work()}
+	if free := b.limit - b.work() - (m.Active - kept - g.memories.bytes()) - others; need > free {
+		return g.refusal(need, free)
 	}
-	_, err = g.makeRoom()
-	return err
+	lacks, err := g.makeRoom(s, 0, beside, b.work())
+	switch {
+	case err != nil || lacks == 0:
+		return err
+	case g.kv.Shares():
+		return errNoCopy
+	}
+	return g.refusal(need, need-lacks)
 }
 
-// toCome is what the text may still need that it does not hold yet.
-func (g *generation) toCome() int64 {
-	if g.budget.limit == 0 {
-		return 0
+// errNoCopy says that a text has room, but not beside what it was forked from,
+// which the fork holds fast: it is to be read anew.
+var errNoCopy = errors.New("there is no room for a copy of what is remembered")
+
+func (g *generation) refusal(need, free int64) error {
+	b := g.budget
+	return &MemoryError{Tokens: g.promised, Need: need, Free: free, Limit: b.limit, Weights: b.weights, Work: b.work()}
+}
+
+// inUse asks the allocator when what was dispatched is done and what it freed
+// has gone back to the system.
+func inUse(s *mlx.Scope) (mlx.Memory, error) {
+	if err := errors.Join(s.Stream().Synchronize(), mlx.ClearCache()); err != nil {
+		return mlx.Memory{}, err
 	}
-	tokens := g.soon()
+	return mlx.MemoryInUse()
+}
+
+// most is how many tokens a text that begins is promised room for.
+func (g *generation) most() int {
 	if g.MaxTokens > 0 {
-		tokens = len(g.Prompt) + g.limit
+		return len(g.Prompt) + g.limit
 	}
-	return max(0, g.needs(tokens)-g.held())
-}
-
-// held is what the memories take of what is active. A fork shares that of the
-// request it comes from until the first round wrote to it.
-func (g *generation) held() int64 {
-	if g.forked && len(g.result.Tokens) == 0 {
-		return 0
-	}
-	return g.memories.bytes()
-}
-
-// soon is how long the text may be when makeRoom is asked the next time.
-func (g *generation) soon() int {
-	n := len(g.text) + ReleaseEvery + g.guesses() + 1
+	n := len(g.Prompt) + ReleaseEvery + g.guesses() + 1
 	if g.limit > 0 {
 		n = min(n, len(g.Prompt)+g.limit)
 	}
 	return n
 }
 
-// makeRoom gives up what is kept of earlier requests until the text can grow to
-// where this is asked again, and leaves the pool the rest. It tells whether
-// there is room.
-func (g *generation) makeRoom() (bool, error) {
-	b := g.budget
-	if b.limit == 0 {
+// toCome is what the text was promised and does not hold yet.
+func (g *generation) toCome() (more, beside int64) {
+	all, beside := g.needs(g.promised)
+	return max(0, all-g.memories.bytes()), beside
+}
+
+// others is toCome of all other texts that are under way. One of them grows at
+// a time.
+func (g *generation) others() (more, beside int64) {
+	for _, other := range g.under {
+		if other != g {
+			m, b := other.toCome()
+			more, beside = more+m, max(beside, b)
+		}
+	}
+	return more, beside
+}
+
+// grow sees that n more tokens fit into a memory of the text, and makes room in
+// it for them before anything is computed. Where there is none, a text of no
+// given length is full, as it ends where memory does.
+func (g *generation) grow(s *mlx.Scope, kv *cache.Cache, n int) (full bool, err error) {
+	if g.budget.limit == 0 {
+		return false, nil
+	}
+	more, beside := kv.Growth(n)
+	if more+beside == 0 {
+		return false, nil
+	}
+	// Beyond what was promised all of the work is held back. Within it, what
+	// texts compute with is there by now: that is part of it.
+	back := g.budget.work()
+	if own, _ := g.toCome(); more <= own {
+		back /= 2
+	}
+	lacks, err := g.makeRoom(s, more, beside, back)
+	switch {
+	case err != nil:
+		return false, err
+	case lacks == 0:
+		return false, kv.Grow(s, n)
+	case g.MaxTokens == 0 && len(g.result.Tokens) > 0:
 		return true, nil
 	}
+	return false, g.refusal(more+beside, more+beside-lacks)
+}
+
+// makeRoom gives up what is kept of earlier requests until the text's memories
+// can grow by more, with beside there meanwhile, all have what they were
+// promised, and so much is held back. It leaves the pool the rest, and tells
+// how many bytes are lacking.
+func (g *generation) makeRoom(s *mlx.Scope, more, beside, back int64) (lacks int64, err error) {
+	own, _ := g.toCome()
+	others, most := g.others()
+	b := g.budget
 	for {
-		m, err := mlx.MemoryInUse()
+		m, err := inUse(s)
 		if err != nil {
-			return false, err
+			return 0, err
 		}
-		rest := b.limit - m.Active - (g.needs(g.soon()) - g.held())
-		if rest >= b.work() {
+		rest := b.limit - m.Active - max(more, own) - others - max(beside, most)
+		if rest >= back {
 			_, err = mlx.SetCacheLimit(min(b.pool, rest-b.work()/2))
-			return true, err
+			return 0, err
 		}
 		if !g.evict() {
-			return false, nil
-		}
-		if err := mlx.ClearCache(); err != nil {
-			return false, err
+			return back - rest, nil
 		}
 	}
 }

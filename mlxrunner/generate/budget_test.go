@@ -64,14 +64,14 @@ func most(tb testing.TB, s *mlx.Scope, r *Runner, q Request) (Result, int64) {
 	return got, most
 }
 
-// tokenBytes is what a token of the model takes; the tiny one has three layers,
-// of which one is there twice while it grows.
+// tokenBytes is what a token of the model takes.
 func tokenBytes(tb testing.TB, s *mlx.Scope, r *Runner) int64 {
 	tb.Helper()
 	if err := r.measure(s); err != nil {
 		tb.Fatal(err)
 	}
-	return r.blank.Needs(256, 1) / 256 * 3 / 4
+	all, _ := r.blank.Needs(256, 1)
+	return all / 256
 }
 
 // Requests stay within the budget, with what is kept of others and with the pool:
@@ -184,4 +184,84 @@ func TestWeightsBeyondTheBudget(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	mlxtest.Fails(t, err, "the weights take "+memory.Text(m.Active), "the memory budget is "+memory.Text(m.Active))
+}
+
+// within looks after every step whether arrays and pool stay within a budget,
+// and arrays did in between.
+type within struct {
+	limit     int64
+	over      int64 // the most that was beyond it
+	steps, at int
+}
+
+func (w *within) look(tb testing.TB) {
+	tb.Helper()
+	m, err := mlx.MemoryInUse()
+	if err := errors.Join(err, mlx.ResetPeak()); err != nil {
+		tb.Fatal(err)
+	}
+	if over := max(m.Active+m.Cache, m.Peak) - w.limit; over > w.over {
+		w.over, w.at = over, w.steps
+	}
+	w.steps++
+}
+
+// Texts that grow in the same step stay within the budget together, whatever is
+// kept of others. One that was promised its length gets it; those of no given
+// length end where memory does.
+func TestTextsThatGrowTogetherStayWithinTheBudget(t *testing.T) { growing(t, Request{}, 6) }
+func TestATextStaysWithinTheBudget(t *testing.T)                { growing(t, Request{}, 1) }
+func TestLookupStaysWithinTheBudget(t *testing.T)               { growing(t, Request{Lookup: 4}, 1) }
+func TestDraftStaysWithinTheBudget(t *testing.T)                { growing(t, Request{Draft: 4}, 1) }
+
+func growing(t *testing.T, by Request, rows int) {
+	t.Helper()
+	s, r := runner(t)
+	t.Cleanup(r.Forget)
+	if err := r.UseDraft(rough(t, s)); err != nil {
+		t.Fatal(err)
+	}
+	r.Context, r.draft.Context, r.Prefixes = 0, 0, 3
+	w := &within{limit: limited(t, r, 4000*tokenBytes(t, s, r))}
+	if err := mlx.ResetPeak(); err != nil {
+		t.Fatal(err)
+	}
+	by.IgnoreEnd, by.Chunk = true, 64
+	prompt := r.encode(t, "The harbour of Senn wakes before the sun and the gulls")
+	look := func(Piece) error { w.look(t); return nil }
+	for i := range 3 { // what is kept goes when texts need it
+		q := by
+		q.Prompt, q.MaxTokens = append([]int{0, 30 + i}, prompt...), 250
+		if _, err := r.Generate(t.Context(), s, q, Hooks{Piece: look}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := &Batch{Runner: r, Size: rows}
+	var all []*ticket
+	for i := range rows {
+		q := by
+		if q.Prompt = []int{1 + i}; i == 2 {
+			q.MaxTokens = 700
+		}
+		all = append(all, &ticket{Request: q, ctx: t.Context(), done: make(chan struct{})})
+	}
+	if rows == 1 {
+		all[0].Hooks.Piece = look
+	}
+	b.waiting = slices.Clone(all)
+	for b.admit(s); len(b.texts) > 0; b.admit(s) {
+		b.step(s)
+		w.look(t)
+	}
+	for i, x := range all {
+		<-x.done
+		n := len(x.result.Tokens)
+		t.Logf("text %d: %d tokens", i, n)
+		if x.err != nil || x.result.Finish != StopLength || n < 256 || x.MaxTokens > 0 && n != x.MaxTokens {
+			t.Errorf("text %d: %d tokens (%s), %v", i, n, x.result.Finish, x.err)
+		}
+	}
+	if kept, _ := r.Kept(); w.over > 0 || kept > 1+rows {
+		t.Errorf("%d bytes beyond the budget at step %d of %d; %d are kept", w.over, w.at, w.steps, kept)
+	}
 }

@@ -51,9 +51,9 @@ type Runner struct {
 
 	draft    *Runner // guesses for requests that ask for it
 	budget   budget
-	promised int64        // to other texts that are under way, in bytes that they don't hold yet
-	blank    *cache.Cache // an empty memory that knows what a token takes
-	prefixes []*prefix    // what was used the longest ago first
+	blank    *cache.Cache  // an empty memory that knows what a token takes
+	under    []*generation // texts that were begun and have not ended
+	prefixes []*prefix     // what was used the longest ago first
 	// due tells whether a round that went from before to after generated tokens
 	// releases freed buffers. Tests show that another rule lets them pile up.
 	due func(before, after int) bool
@@ -204,22 +204,44 @@ func (g *generation) close(s *mlx.Scope, err error) (Result, error) {
 // begin takes over what is remembered of the prompt, and sees that the rest has
 // room.
 func (g *generation) begin(s *mlx.Scope) (err error) {
+	if g.budget.limit > 0 {
+		if err = g.measure(s); err != nil {
+			return err
+		}
+	}
 	if g.memories, err = g.recall(s, g.Prompt, g.Draft > 0); err != nil {
 		return err
 	}
+	if err = g.admitted(s); errors.Is(err, errNoCopy) {
+		g.memories.free()
+		g.Forget()
+		err = g.admitted(s)
+	}
+	if err == nil {
+		g.under = append(g.under, g)
+	}
+	return err
+}
+
+// admitted sees that the text has room with what is remembered of it.
+func (g *generation) admitted(s *mlx.Scope) (err error) {
 	g.result.Cached = g.kv.Offset()
 	g.kv.Expect(len(g.Prompt))
 	g.kv.Hold(g.guesses())
 	if g.source, err = g.sourceOf(); err != nil {
 		return err
 	}
-	return g.admit(s)
+	if err = g.admit(s); err == nil && g.kv.Shares() {
+		_, err = g.grow(s, g.kv, 1)
+	}
+	return err
 }
 
 // leave remembers what may be remembered and gives everything else back. A
 // round that was under way when the text ended is waited for, or its buffers
 // would come into the pool afterwards.
 func (g *generation) leave(s *mlx.Scope, err error) error {
+	g.Runner.under = slices.DeleteFunc(g.under, func(o *generation) bool { return o == g })
 	if g.kv != nil {
 		_, full := errors.AsType[*MemoryError](err)
 		if known := err == nil || full || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded); known && s.Err() == nil {
@@ -261,15 +283,16 @@ type generation struct {
 	Request
 	Hooks
 	memories
-	text    []int  // prompt and all that was generated
-	source  source // of guesses; nil guesses none
-	sampler *sample.Sampler
-	stream  *tokenizer.Stream
-	stopper stopper
-	guide   *guide
-	limit   int // tokens; 0 has none
-	start   time.Time
-	result  Result
+	text     []int  // prompt and all that was generated
+	source   source // of guesses; nil guesses none
+	sampler  *sample.Sampler
+	stream   *tokenizer.Stream
+	stopper  stopper
+	guide    *guide
+	limit    int // tokens; 0 has none
+	promised int // tokens that there is room for
+	start    time.Time
+	result   Result
 }
 
 func (g *generation) run(ctx context.Context, s *mlx.Scope) error {
@@ -347,8 +370,12 @@ func (g *generation) feedChunk(ctx context.Context, s *mlx.Scope, m model.Model,
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("reading the prompt, %d of %d tokens done: %w", done, len(tokens), err)
 	}
+	chunk := tokens[done:min(done+cmp.Or(g.Chunk, Chunk), len(tokens))]
+	if _, err := g.grow(s, kv, len(chunk)); err != nil {
+		return err
+	}
 	sub := s.Sub()
-	m.Forward(sub, row(sub, tokens[done:min(done+cmp.Or(g.Chunk, Chunk), len(tokens))]), kv)
+	m.Forward(sub, row(sub, chunk), kv)
 	if err := sub.Close(); err != nil {
 		return err
 	}
@@ -366,15 +393,20 @@ func (g *generation) decode(ctx context.Context, s *mlx.Scope) error {
 	first.Free()
 	for n := 1; err == nil; n++ {
 		var next sample.Choice
+		var ended, full bool
 		if g.limit == 0 || n < g.limit {
-			next, err = g.dispatch(s, now.Token, n)
+			if full, err = g.grow(s, g.kv, 1); err == nil && !full {
+				next, err = g.dispatch(s, now.Token, n)
+			}
 		}
-		var ended bool
 		if err == nil {
 			ended, err = g.read(ctx, s, now)
 		}
 		free(now)
 		now = next
+		if err == nil && !ended && full {
+			ended, err = true, g.full()
+		}
 		if ended {
 			break
 		}
@@ -463,16 +495,9 @@ func (g *generation) deliver(round []Token) (ended bool, err error) {
 		return true, err
 	}
 	if g.due(before, len(g.result.Tokens)) {
-		if err := mlx.ClearCache(); err != nil || ended {
-			return true, err
-		}
-		// One that was promised its length has room but for rounding.
-		if room, err := g.makeRoom(); err != nil || room || g.MaxTokens > 0 {
-			return false, err
-		}
-		return true, g.full()
+		err = mlx.ClearCache()
 	}
-	return ended, nil
+	return ended, err
 }
 
 // take gives the text that is sure with one more token, and whether it ended.

@@ -128,12 +128,19 @@ func (g *generation) follow(ctx context.Context, s *mlx.Scope) error {
 	token := s.Keep(row(s, g.Prompt[len(g.Prompt)-1:]))
 	now := sample.Choice{Token: token}
 	for n := 0; ; n++ {
-		logits, err := g.forward(s, now.Token, n)
+		var logits *mlx.Array
+		full, err := g.grow(s, g.kv, 1)
+		if err == nil && !full {
+			logits, err = g.forward(s, now.Token, n)
+		}
 		ended := false
 		if err == nil && n > 0 {
 			ended, err = g.read(ctx, s, now)
 		}
 		free(now)
+		if err == nil && !ended && full {
+			ended, err = true, g.full()
+		}
 		if err == nil && !ended {
 			now, err = g.dispatchOf(s, logits, n)
 		}

@@ -22,7 +22,6 @@ type prefix struct {
 // before; nil is none.
 type memories struct {
 	kv, draft *cache.Cache
-	forked    bool // from another text's
 }
 
 func (m memories) free() {
@@ -86,7 +85,7 @@ func (r *Runner) recall(s *mlx.Scope, prompt []int, draft bool) (memories, error
 	if err != nil {
 		return memories{}, err
 	}
-	m := memories{kv: kv, forked: true}
+	m := memories{kv: kv}
 	if draft && p.draft != nil {
 		// A draft that can't be taken back so far reads the prompt again.
 		if draft, err := p.draft.Fork(s, min(most, p.draft.Offset())); err == nil {
@@ -104,7 +103,6 @@ func (r *Runner) keep(text []int, m memories) {
 		m.free()
 		return
 	}
-	m.forked = false
 	p := &prefix{slices.Clone(text[:n]), m}
 	// Of two where one can be taken back to the other, the longer one is enough.
 	r.prefixes = slices.DeleteFunc(r.prefixes, func(q *prefix) bool {

@@ -59,11 +59,16 @@ type drafter struct {
 	vocab   int             // of the model that is guessed for
 }
 
-func (d *drafter) guess(s *mlx.Scope, text []int, n int) (out []*mlx.Array) {
+// room is how many of n guesses the draft's context allows behind a text.
+func (d *drafter) room(text, n int) int {
 	if d.Context > 0 {
-		n = min(n, d.Context-len(text))
+		n = min(n, d.Context-text)
 	}
-	if n <= 0 {
+	return n
+}
+
+func (d *drafter) guess(s *mlx.Scope, text []int, n int) (out []*mlx.Array) {
+	if n = d.room(len(text), n); n <= 0 {
 		return nil
 	}
 	ahead := d.sampler.Clone(s)
@@ -111,7 +116,14 @@ func (g *generation) speculate(ctx context.Context, s *mlx.Scope) error {
 		if ctx.Err() != nil {
 			return g.cancelled(ctx)
 		}
-		round, err := g.round(s, g.room())
+		n := g.room()
+		if full, err := g.growBy(s, n); err != nil || full {
+			if err == nil {
+				err = g.full()
+			}
+			return err
+		}
+		round, err := g.round(s, n)
 		if err != nil {
 			return err
 		}
@@ -126,6 +138,17 @@ func (g *generation) speculate(ctx context.Context, s *mlx.Scope) error {
 			return err
 		}
 	}
+}
+
+// growBy is grow of all memories for a round of n guesses.
+func (g *generation) growBy(s *mlx.Scope, n int) (full bool, err error) {
+	full, err = g.grow(s, g.kv, n+1)
+	if d, ok := g.source.(*drafter); ok && !full && err == nil {
+		if n = d.room(len(g.text), n); n > 0 {
+			full, err = g.grow(s, d.kv, len(g.text)-d.kv.Offset()+n-1)
+		}
+	}
+	return full, err
 }
 
 // room is how many tokens may be guessed: those for which the text has room,
