@@ -329,7 +329,7 @@ func (g *generation) sourceOf() (source, error) {
 		}
 		g.memories.draft = fresh
 	}
-	d := &drafter{Runner: by, kv: g.memories.draft, sampler: g.sampler, prompt: len(g.Prompt), vocab: g.Vocab}
+	d := &drafter{Runner: by, guide: g.guide, kv: g.memories.draft, sampler: g.sampler, prompt: len(g.Prompt), vocab: g.Vocab}
 	d.kv.Expect(len(g.Prompt))
 	d.kv.Hold(g.Draft)
 	return d, nil

@@ -76,17 +76,28 @@ func (g *guide) ahead(s *mlx.Scope, guesses []*mlx.Array) ([]*mlx.Array, []*cons
 	}
 	states := []*constrain.State{g.state}
 	for i, guess := range guesses {
-		id, err := mlx.Item[uint32](s, guess)
-		if err != nil {
-			return nil, nil, err
+		state := states[i]
+		if !g.follows(s, guess, &state) {
+			return guesses[:i], states, s.Err()
 		}
-		next := g.Next(states[i], int(id))
-		if next == nil || next.Complete() {
-			return guesses[:i], states, nil
-		}
-		states = append(states, next)
+		states = append(states, state)
 	}
 	return guesses, states, nil
+}
+
+// follows takes a guess into a state, and tells whether it may come and the
+// text goes on behind it.
+func (g *guide) follows(s *mlx.Scope, guess *mlx.Array, state **constrain.State) bool {
+	if g == nil {
+		return true
+	}
+	id, err := mlx.Item[uint32](s, guess)
+	if err != nil {
+		s.Fail(err)
+		return false
+	}
+	*state = g.Next(*state, int(id))
+	return *state != nil && !(*state).Complete()
 }
 
 // allowed is what may come in a state, bool [1, vocabulary]; first is at the
@@ -109,12 +120,13 @@ func (g *guide) allowed(s *mlx.Scope, state *constrain.State, vocabulary int, fi
 	return mlx.New(s, mask, 1, vocabulary), nil
 }
 
-// choose is the sampler's choice among what may come in a state of the guide.
-func (g *generation) choose(s *mlx.Scope, sampler *sample.Sampler, logits *mlx.Array, place int, state *constrain.State) (sample.Choice, error) {
-	if g.guide == nil {
+// choose is the sampler's choice of logits [1, vocabulary] among what may come
+// in a state.
+func (g *guide) choose(s *mlx.Scope, sampler *sample.Sampler, logits *mlx.Array, place int, state *constrain.State) (sample.Choice, error) {
+	if g == nil {
 		return sampler.Next(s, logits, place), nil
 	}
-	allowed, err := g.guide.allowed(s, state, g.Vocab, place == 0)
+	allowed, err := g.allowed(s, state, logits.Dim(1), place == 0)
 	if err != nil {
 		return sample.Choice{}, err
 	}
@@ -170,7 +182,7 @@ func (g *generation) forward(s *mlx.Scope, token *mlx.Array, place int) (*mlx.Ar
 // dispatchOf starts to choose a token by logits.
 func (g *generation) dispatchOf(s *mlx.Scope, logits *mlx.Array, place int) (sample.Choice, error) {
 	sub := s.Sub()
-	c, err := g.choose(sub, g.sampler, logits, place, g.guide.state)
+	c, err := g.guide.choose(sub, g.sampler, logits, place, g.guide.state)
 	if err != nil {
 		return sample.Choice{}, errors.Join(err, sub.Close())
 	}

@@ -97,6 +97,32 @@ func TestGrammar(t *testing.T) {
 	}
 }
 
+// A draft guesses in the grammar, from the state that its guesses lead to: one
+// that thinks as the model does is right with every guess.
+func TestDraftFollowsTheGrammar(t *testing.T) {
+	s, r := runner(t)
+	if err := r.UseDraft(load(t, s)); err != nil {
+		t.Fatal(err)
+	}
+	const n = 3
+	for name, schema := range forms {
+		g, _ := grammar(t, schema)
+		for _, sampling := range []sample.Settings{{}, {Temperature: 1, Seed: 1, Repetition: 1.2}} {
+			q := Request{Prompt: r.encode(t, "In the"), MaxTokens: 400, Sampling: sampling, Grammar: g}
+			plain := generate(t, s, r, q)
+			q.Draft = n
+			got := generate(t, s, r, q)
+			t.Logf("%s: %d tokens in %d rounds, %d of %d guesses right", name, len(got.Tokens), got.Rounds, got.Accepted, got.Guessed)
+			if !slices.Equal(got.Tokens, plain.Tokens) || got.Finish != plain.Finish {
+				t.Errorf("%s: %q (%s), without a draft %q (%s)", name, got.Text, got.Finish, plain.Text, plain.Finish)
+			}
+			if least := (len(got.Tokens) + n) / (n + 1); got.Accepted != got.Guessed || got.Rounds > least+1 {
+				t.Errorf("%s: %d rounds, want %d; %d of %d guesses right", name, got.Rounds, least, got.Accepted, got.Guessed)
+			}
+		}
+	}
+}
+
 func TestGrammarOfExpression(t *testing.T) {
 	s, r := runner(t)
 	for _, expr := range []string{`(yes|no)( \d{2,3}){2}`, `[à-ü]{3}🙂?`, `x`} {

@@ -6,6 +6,7 @@ import (
 
 	"payload/mlx"
 	"payload/mlxrunner/cache"
+	"payload/mlxrunner/constrain"
 	"payload/mlxrunner/sample"
 )
 
@@ -50,9 +51,11 @@ func guess(text []int, n int) []int {
 
 // drafter guesses by a smaller model, which remembers the text on its own. It
 // draws as the request does, from the same seed and place: where both models
-// find the same tokens likely, they draw the same.
+// find the same tokens likely, they draw the same. A grammar holds its guesses
+// as it holds the text.
 type drafter struct {
 	*Runner
+	guide   *guide // of the generation
 	kv      *cache.Cache
 	sampler *sample.Sampler // of the generation: what the text so far makes of it
 	prompt  int             // tokens; the place of a draw counts from there
@@ -74,16 +77,25 @@ func (d *drafter) guess(s *mlx.Scope, text []int, n int) (out []*mlx.Array) {
 	ahead := d.sampler.Clone(s)
 	defer ahead.Free()
 	ahead.Logprobs = 0
+	var state *constrain.State
+	if d.guide != nil {
+		state = d.guide.state
+	}
 	input := row(s, text[d.kv.Offset():])
 	for {
 		logits := d.Model.Forward(s, input, d.kv)
 		last := s.SliceAxis(logits, 1, logits.Dim(1)-1, logits.Dim(1))
-		token := ahead.Next(s, pad(s, s.Reshape(last, 1, -1), d.vocab), len(text)-d.prompt+len(out)).Token
-		if out = append(out, token); len(out) == n {
+		place := len(text) - d.prompt + len(out)
+		c, err := d.guide.choose(s, ahead, pad(s, s.Reshape(last, 1, -1), d.vocab), place, state)
+		if err != nil {
+			return out // the text itself will say so
+		}
+		out = append(out, c.Token)
+		if len(out) == n || !d.guide.follows(s, c.Token, &state) {
 			return out
 		}
-		ahead.Accept(s, token)
-		input = s.Reshape(token, 1, 1)
+		ahead.Accept(s, c.Token)
+		input = s.Reshape(c.Token, 1, 1)
 	}
 }
 
@@ -184,7 +196,7 @@ func (g *generation) round(s *mlx.Scope, n int) ([]Token, error) {
 		if i > 0 {
 			ahead.Accept(sub, guesses[i-1])
 		}
-		c, err := g.choose(sub, ahead, sub.Reshape(sub.SliceAxis(logits, 1, i, i+1), 1, -1), place+i, states[i])
+		c, err := g.guide.choose(sub, ahead, sub.Reshape(sub.SliceAxis(logits, 1, i, i+1), 1, -1), place+i, states[i])
 		if err != nil {
 			return nil, err
 		}
