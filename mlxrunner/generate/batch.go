@@ -142,8 +142,7 @@ func (b *Batch) run() {
 func (b *Batch) drop() {
 	_ = b.Thread.Do(context.Background(), func(context.Context, *mlx.Scope) error {
 		for _, t := range b.texts {
-			t.memories.free()
-			t.sampler.Free()
+			t.drop()
 			_ = t.free() // what broke is told already
 		}
 		return mlx.ClearCache()
@@ -195,13 +194,17 @@ func (b *Batch) admit(s *mlx.Scope) {
 		case len(b.texts) > 0:
 			b.wait(t)
 		default:
-			own := apart(s)
-			r, err := b.Runner.Generate(t.ctx, own, t.Request, t.Hooks)
-			_ = own.Close() // it has the same error
-			t.end(r, err)
+			t.end(b.alone(s, t))
 		}
 		b.begins = nil
 	}
+}
+
+// alone runs a request by itself.
+func (b *Batch) alone(s *mlx.Scope, t *ticket) (Result, error) {
+	own := apart(s)
+	defer shut(own)
+	return b.Runner.Generate(t.ctx, own, t.Request, t.Hooks)
 }
 
 // apart gives a scope whose errors don't become those of s: what befalls a text
@@ -222,19 +225,27 @@ func (b *Batch) wait(t *ticket) {
 }
 
 func (b *Batch) begin(s *mlx.Scope, t *ticket) {
-	own := apart(s)
+	own, begun := apart(s), false
 	g, err := b.Runner.open(own, t.Request, t.Hooks)
+	defer func() {
+		if begun {
+			return
+		}
+		if g != nil {
+			g.drop()
+		}
+		shut(own)
+	}()
 	if err != nil {
-		_ = own.Close() // it has the same error
 		t.end(Result{}, err)
 		return
 	}
 	if err = g.begin(own); err == nil {
+		begun = true
 		b.texts = append(b.texts, &text{generation: g, ticket: t, scope: own})
 		return
 	}
 	r, err := g.close(own, err)
-	_ = own.Close()
 	if _, full := errors.AsType[*MemoryError](err); full && len(b.texts) > 0 {
 		b.wait(t)
 		return
@@ -319,6 +330,7 @@ func (b *Batch) compute(s *mlx.Scope, texts []*text) error {
 	}
 	s = apart(s)
 	sub := s.Sub()
+	defer shut(sub)
 	tokens, caches := make([]*mlx.Array, len(texts)), make([]*cache.Cache, len(texts))
 	for i, t := range texts {
 		caches[i], tokens[i] = t.kv, t.now.Token

@@ -192,7 +192,9 @@ func TestABatchLosesOneAlone(t *testing.T) {
 		return errors.Is(err, context.Canceled) && len(got.Tokens) > 0 && len(got.Tokens) < 60
 	})
 	expect(t.Context(), ask, Hooks{Piece: func(Piece) error { return mine }}, func(_ Result, err error) bool { return errors.Is(err, mine) })
-	expect(t.Context(), Request{}, Hooks{}, func(_ Result, err error) bool { return err != nil })
+	for _, bad := range []Request{{}, {Prompt: prompt, Sampling: sample.Settings{TopP: -1}}, {Prompt: prompt, Sampling: sample.Settings{Bias: map[int]float64{r.Vocab: 1}}}} {
+		expect(t.Context(), bad, Hooks{}, func(_ Result, err error) bool { return err != nil })
+	}
 	never, stop := context.WithCancel(t.Context())
 	stop()
 	expect(never, ask, Hooks{Piece: func(Piece) error { t.Error("it ran"); return nil }}, func(_ Result, err error) bool { return errors.Is(err, context.Canceled) })

@@ -132,8 +132,8 @@ func (r *Runner) measure(s *mlx.Scope) error {
 		return err
 	}
 	sub := s.Sub()
+	defer func() { c.Free(); shut(sub) }()
 	r.Model.Forward(sub, row(sub, []int{0}), c)
-	c.Free()
 	if err := sub.Close(); err != nil {
 		return err
 	}

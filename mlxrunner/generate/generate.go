@@ -166,6 +166,7 @@ func (r *Runner) Generate(ctx context.Context, s *mlx.Scope, q Request, hooks Ho
 	if err != nil {
 		return Result{}, err
 	}
+	defer g.drop()
 	if err = g.begin(s); err == nil {
 		err = g.run(ctx, s)
 	}
@@ -189,8 +190,11 @@ func (r *Runner) open(s *mlx.Scope, q Request, hooks Hooks) (*generation, error)
 	if g.guide, err = g.newGuide(); err != nil {
 		return nil, err
 	}
-	g.sampler, err = sample.New(s, q.Sampling, r.Vocab, q.Prompt)
-	return g, err
+	if g.sampler, err = sample.New(s, q.Sampling, r.Vocab, q.Prompt); err != nil {
+		g.sampler.Free()
+		return nil, err
+	}
+	return g, nil
 }
 
 // close ends a generation, which err has ended before its end if there is one.
@@ -241,17 +245,23 @@ func (g *generation) admitted(s *mlx.Scope) (err error) {
 // round that was under way when the text ended is waited for, or its buffers
 // would come into the pool afterwards.
 func (g *generation) leave(s *mlx.Scope, err error) error {
-	g.Runner.under = slices.DeleteFunc(g.under, func(o *generation) bool { return o == g })
 	if g.kv != nil {
 		_, full := errors.AsType[*MemoryError](err)
 		if known := err == nil || full || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded); known && s.Err() == nil {
 			g.keep(g.text, g.memories)
-		} else {
-			g.memories.free()
+			g.memories = memories{}
 		}
 	}
-	g.sampler.Free()
+	g.drop()
 	return errors.Join(s.Stream().Synchronize(), mlx.ClearCache())
+}
+
+// drop frees what a generation holds. It may be called twice: where a panic
+// tears it off, nothing else is.
+func (g *generation) drop() {
+	g.Runner.under = slices.DeleteFunc(g.under, func(o *generation) bool { return o == g })
+	g.memories.free()
+	g.sampler.Free()
 }
 
 func (r *Runner) check(q Request) error {
@@ -375,6 +385,7 @@ func (g *generation) feedChunk(ctx context.Context, s *mlx.Scope, m model.Model,
 		return err
 	}
 	sub := s.Sub()
+	defer shut(sub)
 	m.Forward(sub, row(sub, chunk), kv)
 	if err := sub.Close(); err != nil {
 		return err
@@ -388,11 +399,12 @@ func (g *generation) feedChunk(ctx context.Context, s *mlx.Scope, m model.Model,
 // decode makes one token a round. The next round is under way before the
 // token of this one is read.
 func (g *generation) decode(ctx context.Context, s *mlx.Scope) error {
+	var now, next sample.Choice
+	defer func() { free(now); free(next) }()
 	first := s.Keep(row(s, g.Prompt[len(g.Prompt)-1:]))
+	defer first.Free()
 	now, err := g.dispatch(s, first, 0)
-	first.Free()
 	for n := 1; err == nil; n++ {
-		var next sample.Choice
 		var ended, full bool
 		if g.limit == 0 || n < g.limit {
 			if full, err = g.grow(s, g.kv, 1); err == nil && !full {
@@ -403,7 +415,7 @@ func (g *generation) decode(ctx context.Context, s *mlx.Scope) error {
 			ended, err = g.read(ctx, s, now)
 		}
 		free(now)
-		now = next
+		now, next = next, sample.Choice{}
 		if err == nil && !ended && full {
 			ended, err = true, g.full()
 		}
@@ -411,13 +423,13 @@ func (g *generation) decode(ctx context.Context, s *mlx.Scope) error {
 			break
 		}
 	}
-	free(now)
 	return err
 }
 
 // dispatch starts to compute the token that follows token at a place.
 func (g *generation) dispatch(s *mlx.Scope, token *mlx.Array, place int) (sample.Choice, error) {
 	sub := s.Sub()
+	defer shut(sub)
 	logits := g.Model.Forward(sub, sub.Reshape(token, 1, 1), g.kv)
 	if place > 0 {
 		g.sampler.Accept(sub, token)
@@ -444,6 +456,10 @@ func launch(s, sub *mlx.Scope, arrays ...*mlx.Array) error {
 	}
 	return err
 }
+
+// shut closes a scope that a panic would leave open; else it is closed by then,
+// or its error is given by what is read of it.
+func shut(s *mlx.Scope) { _ = s.Close() }
 
 func free(c sample.Choice) {
 	for _, a := range c.Arrays() {

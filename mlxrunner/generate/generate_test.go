@@ -16,6 +16,7 @@ import (
 	"payload/mlx"
 	"payload/mlx/mlxtest"
 	"payload/mlx/mlxthread"
+	"payload/mlxrunner/cache"
 	"payload/mlxrunner/chat"
 	"payload/mlxrunner/constrain"
 	"payload/mlxrunner/model"
@@ -122,6 +123,79 @@ func TestNothingLeaks(t *testing.T) {
 			generate(t, s, r, q)
 			q.Grammar = constrain.Object()
 			generate(t, s, r, q)
+		}
+	}
+}
+
+// A fragile model panics when it is asked for the last of so many times.
+type fragile struct {
+	model.Model
+	left *int
+}
+
+func (f fragile) Forward(s *mlx.Scope, tokens *mlx.Array, c *cache.Cache) *mlx.Array {
+	logits := f.Model.Forward(s, tokens, c)
+	if *f.left--; *f.left == 0 {
+		panic("torn")
+	}
+	return logits
+}
+
+// What a panic tears off is given back, wherever in a request it happens; the
+// next request is as if there had been none. NoLeaks sees what is alive.
+func TestAPanicLosesNothing(t *testing.T) {
+	s := mlxtest.Scope(t)
+	r := load(t, s)
+	d := rough(t, s)
+	left := 0
+	r.Model, d.Model = fragile{r.Model, &left}, fragile{d.Model, &left}
+	if err := r.UseDraft(d); err != nil {
+		t.Fatal(err)
+	}
+	limited(t, r, 16<<20)
+	for _, by := range []Request{{}, {Grammar: constrain.Object()}, {Lookup: 3}, {Draft: 3}, {Draft: 3, Grammar: constrain.Object()}} {
+		by.Prompt, by.MaxTokens, by.Chunk = r.encode(t, "In the harbour of Senn"), 8, 4
+		by.Sampling = sample.Settings{Temperature: 1, Repetition: 1.1, Presence: 0.1, Bias: map[int]float64{3: -1}, Logprobs: 2}
+		want := generate(t, s, r, by)
+		for _, after := range []int{1, 2, 3, 4, 5, 7, 11, 17} {
+			for _, batched := range []bool{false, true} {
+				left = after
+				torn := Hooks{Piece: func(Piece) error {
+					if left--; left == 0 {
+						panic("torn")
+					}
+					return nil
+				}}
+				own := mlx.NewScope(s.Stream())
+				b := &Batch{Runner: r, Size: 1}
+				func() {
+					defer func() { _ = recover() }()
+					if !batched {
+						_, _ = r.Generate(t.Context(), own, by, torn)
+						return
+					}
+					b.waiting = []*ticket{{Request: by, Hooks: torn, ctx: t.Context(), done: make(chan struct{})}}
+					for b.admit(own); len(b.texts) > 0; {
+						b.step(own)
+					}
+				}()
+				for _, x := range b.texts {
+					x.drop()
+					if err := x.free(); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := own.Close(); err != nil {
+					t.Error(err)
+				}
+				if len(r.under) > 0 {
+					t.Fatalf("%d texts are under way", len(r.under))
+				}
+			}
+		}
+		left = -1
+		if got := generate(t, s, r, by); !slices.Equal(got.Tokens, want.Tokens) {
+			t.Errorf("afterwards %q, before %q", got.Text, want.Text)
 		}
 	}
 }

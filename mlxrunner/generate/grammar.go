@@ -137,10 +137,10 @@ func (g *guide) choose(s *mlx.Scope, sampler *sample.Sampler, logits *mlx.Array,
 // follows a token is known when it was read, so the model computes the next
 // place meanwhile, but the choice waits.
 func (g *generation) follow(ctx context.Context, s *mlx.Scope) error {
-	token := s.Keep(row(s, g.Prompt[len(g.Prompt)-1:]))
-	now := sample.Choice{Token: token}
+	now := sample.Choice{Token: s.Keep(row(s, g.Prompt[len(g.Prompt)-1:]))}
+	var logits *mlx.Array
+	defer func() { free(now); logits.Free() }()
 	for n := 0; ; n++ {
-		var logits *mlx.Array
 		full, err := g.grow(s, g.kv, 1)
 		if err == nil && !full {
 			logits, err = g.forward(s, now.Token, n)
@@ -162,7 +162,6 @@ func (g *generation) follow(ctx context.Context, s *mlx.Scope) error {
 		}
 		if g.limit > 0 && n+1 == g.limit {
 			_, err = g.read(ctx, s, now)
-			free(now)
 			return err
 		}
 	}
@@ -171,6 +170,7 @@ func (g *generation) follow(ctx context.Context, s *mlx.Scope) error {
 // forward starts to compute the logits [1, vocabulary] behind a token.
 func (g *generation) forward(s *mlx.Scope, token *mlx.Array, place int) (*mlx.Array, error) {
 	sub := s.Sub()
+	defer shut(sub)
 	logits := g.Model.Forward(sub, sub.Reshape(token, 1, 1), g.kv)
 	if place > 0 {
 		g.sampler.Accept(sub, token)
@@ -182,6 +182,7 @@ func (g *generation) forward(s *mlx.Scope, token *mlx.Array, place int) (*mlx.Ar
 // dispatchOf starts to choose a token by logits.
 func (g *generation) dispatchOf(s *mlx.Scope, logits *mlx.Array, place int) (sample.Choice, error) {
 	sub := s.Sub()
+	defer shut(sub)
 	c, err := g.guide.choose(sub, g.sampler, logits, place, g.guide.state)
 	if err != nil {
 		return sample.Choice{}, errors.Join(err, sub.Close())

@@ -25,9 +25,10 @@ type memories struct {
 }
 
 func (m memories) free() {
-	m.kv.Free()
-	if m.draft != nil {
-		m.draft.Free()
+	for _, c := range []*cache.Cache{m.kv, m.draft} {
+		if c != nil {
+			c.Free()
+		}
 	}
 }
 

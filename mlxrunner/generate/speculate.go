@@ -179,7 +179,7 @@ func (g *generation) room() int {
 // round gives the tokens that follow the text: one more than guesses were right.
 func (g *generation) round(s *mlx.Scope, n int) ([]Token, error) {
 	sub := s.Sub()
-	defer func() { _ = sub.Close() }() // its error is given by what is read
+	defer shut(sub)
 	guesses, states, err := g.guide.ahead(sub, g.source.guess(sub, g.text, n))
 	if err != nil {
 		return nil, err

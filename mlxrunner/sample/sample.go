@@ -128,8 +128,11 @@ func New(s *mlx.Scope, settings Settings, vocabulary int, prompt []int) (*Sample
 	return m, s.Err()
 }
 
-// Free gives up what the sampler holds.
+// Free gives up what the sampler holds; nil holds nothing.
 func (m *Sampler) Free() {
+	if m == nil {
+		return
+	}
 	for _, a := range []*mlx.Array{m.bias, m.seen, m.count} {
 		a.Free()
 	}
