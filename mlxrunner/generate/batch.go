@@ -20,7 +20,8 @@ import (
 // the others go on. Each text is what it would be alone.
 //
 // A request that guesses tokens runs alone: it has several a step by itself.
-// Requests are begun in the order they came.
+// Requests are begun in the order they came; one whose prompt begins as that of
+// a text that is being read waits for it to be read, and goes on from there.
 type Batch struct {
 	Runner *Runner
 	Thread *mlxthread.Thread // on which its model was loaded
@@ -34,7 +35,7 @@ type Batch struct {
 	// Of the loop alone.
 	texts  []*text
 	begins *ticket // was taken, and is no text yet
-	stuck  *ticket // waits for a text to end
+	stuck  *ticket // waits for a text to end or to be read
 }
 
 // A ticket is a request that waits or runs.
@@ -166,7 +167,7 @@ func (b *Batch) rest() bool {
 }
 
 // take takes the first that waits; nil where there is none, or where it waits
-// for a text to end.
+// for a text.
 func (b *Batch) take() *ticket {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -190,7 +191,11 @@ func (b *Batch) admit(s *mlx.Scope) {
 		case t.ctx.Err() != nil:
 			t.end(Result{}, left(t.ctx))
 		case t.Lookup+t.Draft == 0:
-			b.begin(s, t)
+			if b.isRead(t.Prompt) {
+				b.wait(t)
+			} else {
+				b.begin(s, t)
+			}
 		case len(b.texts) > 0:
 			b.wait(t)
 		default:
@@ -211,7 +216,22 @@ func (b *Batch) alone(s *mlx.Scope, t *ticket) (Result, error) {
 // must not end the others.
 func apart(s *mlx.Scope) *mlx.Scope { return mlx.NewScope(s.Stream()) }
 
-// wait puts a request off until a text ends. One that left meanwhile was not
+// isRead tells whether a text reads more of the beginning of a prompt than is
+// remembered. As one text reads at a time, waiting for it takes no longer.
+func (b *Batch) isRead(prompt []int) bool {
+	for _, t := range b.texts {
+		if !t.reads() || len(prompt) == 0 || !t.kv.Continues(len(prompt)) {
+			continue
+		}
+		n := common(t.Prompt[:len(t.Prompt)-1], prompt[:len(prompt)-1])
+		if _, _, most := b.Runner.remembered(prompt); n >= LeastPrefix && n > most {
+			return true
+		}
+	}
+	return false
+}
+
+// wait puts a request off until a text ends or was read. One that left meanwhile was not
 // found among those that wait.
 func (b *Batch) wait(t *ticket) {
 	b.mu.Lock()
@@ -266,6 +286,7 @@ func (b *Batch) step(s *mlx.Scope) {
 	for _, t := range slices.Clone(b.texts) {
 		if !t.reads() && t.result.Prefill == 0 {
 			t.result.Prefill = time.Since(t.start)
+			b.stuck = nil // it may have waited for this
 		}
 		if t.reads() || t.limit > 0 && t.place >= t.limit {
 			continue

@@ -204,6 +204,66 @@ func TestABatchLosesOneAlone(t *testing.T) {
 	}
 }
 
+// A counting model counts the tokens of prompts that it is asked for.
+type counting struct {
+	model.Model
+	read *int
+}
+
+func (m counting) Forward(s *mlx.Scope, tokens *mlx.Array, c *cache.Cache) *mlx.Array {
+	if n := tokens.Dim(1); n > 1 {
+		*m.read += n
+	}
+	return m.Model.Forward(s, tokens, c)
+}
+
+// Texts of one prompt, or of prompts that begin alike, read it once when they
+// come together, and are what they would be alone.
+func TestABatchReadsAPromptOnce(t *testing.T) {
+	thread, r := threaded(t)
+	prompt := r.encode(t, expected(t).Completions[1].Prompt)
+	for _, windows := range []bool{false, true} {
+		plain := r.Model
+		if windows {
+			plain = windowed{plain}
+		}
+		read := 0
+		r.Model = counting{plain, &read}
+		var all []Request
+		for i := range 5 {
+			q := Request{Prompt: prompt, MaxTokens: 20, IgnoreEnd: true, Chunk: 7, Sampling: sample.Settings{Temperature: 1, Seed: uint64(i), Logprobs: -1}}
+			if i == 4 && !windows { // a window drops what others begin with
+				q.Prompt = slices.Concat(prompt[:40], prompt[:14])
+			}
+			all = append(all, q)
+		}
+		alone, toldAlone := submitted(t, newBatch(r, thread, 1), all)
+		cold := read
+		read = 0
+		got, told := submitted(t, newBatch(r, thread, 5), all)
+		// Those that come first are begun while others come.
+		known := 0
+		for i := range all {
+			known += got[i].Cached
+			if off := far(told[i], toldAlone[i]); !slices.Equal(got[i].Tokens, alone[i].Tokens) || off > 1e-3 {
+				t.Errorf("text %d: %q, alone %q, logprobs off by %g", i, got[i].Text, alone[i].Text, off)
+			}
+		}
+		least := len(prompt) - 1 + 6 // the last of a chunk may be a single token, which is not counted
+		if !windows {
+			least += 14
+		}
+		t.Logf("%d tokens read, %d cold; %d known", read, cold, known)
+		if read > least || read+known < cold-5 || known == 0 {
+			t.Errorf("%d tokens were read and %d known, want %d of %d read", read, known, least, cold)
+		}
+		r.Model = plain
+		if n, _ := r.Kept(); n != 0 || len(r.under) > 0 {
+			t.Errorf("%d are kept, %d under way", n, len(r.under))
+		}
+	}
+}
+
 // What waits for memory runs when another text has given it back.
 func TestABatchWaitsForMemory(t *testing.T) {
 	thread, r := threaded(t)

@@ -55,10 +55,29 @@ func common(a, b []int) int {
 // but the last at most, and those that p can be taken back to.
 func (p *prefix) usable(prompt []int) int {
 	n := common(p.tokens, prompt[:len(prompt)-1])
-	if n < LeastPrefix || !p.kv.Continues(len(prompt)) || p.kv.CanTrim(len(p.tokens)-n) != nil {
+	if n < LeastPrefix || !p.kv.Continues(len(prompt)) || p.kv.CanTrim(p.kv.Offset()-n) != nil {
 		return 0
 	}
 	return n
+}
+
+// remembered finds what has the most of a prompt: what an earlier request left,
+// by its place, or else a text that is under way, with a place of -1.
+func (r *Runner) remembered(prompt []int) (best *prefix, at, most int) {
+	at = -1
+	for i, p := range r.prefixes {
+		if n := p.usable(prompt); n > most {
+			best, at, most = p, i, n
+		}
+	}
+	for _, g := range r.under {
+		// What is being computed was not read yet, and what was read last not computed.
+		p := &prefix{g.text[:min(len(g.text), g.kv.Offset())], g.memories}
+		if n := p.usable(prompt); n > most {
+			best, at, most = p, -1, n
+		}
+	}
+	return best, at, most
 }
 
 // recall gives what is remembered of the beginning of a prompt. What an earlier
@@ -66,22 +85,18 @@ func (p *prefix) usable(prompt []int) int {
 // conversation does; else it stays for others and a fork of it is given, of the
 // draft's memory only where that will be written to.
 func (r *Runner) recall(s *mlx.Scope, prompt []int, draft bool) (memories, error) {
-	best, most := -1, 0
-	for i, p := range r.prefixes {
-		if n := p.usable(prompt); n > most {
-			best, most = i, n
-		}
-	}
-	if best < 0 {
+	p, at, most := r.remembered(prompt)
+	if p == nil {
 		kv, err := r.empty()
 		return memories{kv: kv}, err
 	}
-	p := r.prefixes[best]
-	r.prefixes = slices.Delete(r.prefixes, best, best+1)
-	if most == len(p.tokens) {
-		return p.memories, nil
+	if at >= 0 {
+		r.prefixes = slices.Delete(r.prefixes, at, at+1)
+		if most == len(p.tokens) {
+			return p.memories, nil
+		}
+		r.prefixes = append(r.prefixes, p) // used last
 	}
-	r.prefixes = append(r.prefixes, p) // used last
 	kv, err := p.kv.Fork(s, most)
 	if err != nil {
 		return memories{}, err

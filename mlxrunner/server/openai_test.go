@@ -459,6 +459,30 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
+// The choices of a prompt that nothing is known of read it together, and say
+// that nothing was known.
+func TestChoicesOfAColdPrompt(t *testing.T) {
+	s := openReal(t, tiny, func(o *Options) { o.Engine.(*generate.Batch).Runner.Prefixes = 4 })
+	client := s.client()
+	p := openai.CompletionNewParams{
+		Model: "tiny", MaxTokens: openai.Int(5), N: openai.Int(4), Temperature: openai.Float(1), Seed: openai.Int(3),
+		Prompt: openai.CompletionNewParamsPromptUnion{OfString: openai.String("The harbour of Senn wakes before the sun and the gulls")},
+	}
+	for _, again := range []bool{false, true} {
+		got, err := client.Completions.New(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known, want := got.Usage.PromptTokensDetails.CachedTokens, int64(0)
+		if again {
+			want = got.Usage.PromptTokens - 1
+		}
+		if len(got.Choices) != 4 || known != want || want < 0 {
+			t.Errorf("%d choices, %d of %d tokens were known, want %d", len(got.Choices), known, got.Usage.PromptTokens, want)
+		}
+	}
+}
+
 func TestModels(t *testing.T) {
 	s := open(t, say("a"), nil)
 	client := s.client()

@@ -143,6 +143,7 @@ type response struct {
 	tellers []teller
 	choices []any // whole ones
 	usage   usage
+	cached  map[int]int // tokens of a prompt
 	finish  string
 	begun   bool // a stream's headers were sent
 }
@@ -219,11 +220,20 @@ func (o *response) tell(e event, stop context.CancelFunc) error {
 	return o.send(parts)
 }
 
-// add counts a choice's tokens; those of a prompt count once.
+// add counts a choice's tokens; those of a prompt count once. What one choice
+// computed of it the others take over: known before is what none computed.
 func (o *response) add(e event) {
-	if e.index%o.n == 0 {
-		o.usage.Prompt += len(o.prompts[e.index/o.n])
-		o.usage.Details.Cached += e.result.Cached
+	prompt := e.index / o.n
+	if o.cached == nil {
+		o.cached = map[int]int{}
+	}
+	known, told := o.cached[prompt]
+	if !told {
+		o.usage.Prompt += len(o.prompts[prompt])
+	}
+	if !told || e.result.Cached < known {
+		o.usage.Details.Cached += e.result.Cached - known
+		o.cached[prompt] = e.result.Cached
 	}
 	o.usage.Completion += len(e.result.Tokens)
 	o.usage.Total = o.usage.Prompt + o.usage.Completion
