@@ -1,6 +1,10 @@
 package mlx
 
-import "payload/mlx/internal/c"
+import (
+	"sync/atomic"
+
+	"payload/mlx/internal/c"
+)
 
 // Memory is what MLX's allocator and mapped arrays hold, in bytes.
 type Memory struct {
@@ -32,7 +36,7 @@ func MemoryInUse() (Memory, error) {
 		*q.to = int64(n)
 	}
 	m.Active += mapped.Load()
-	m.Peak += mapped.Load()
+	m.Peak = max(m.Peak, highest.Load()) + mapped.Load()
 	return m, nil
 }
 
@@ -77,5 +81,28 @@ func ResetPeak() error {
 	if err := Load(); err != nil {
 		return err
 	}
+	highest.Store(0)
 	return wrap("ResetPeak", c.ResetPeakMemory())
+}
+
+// highest is the peak before what PeakOf looks at.
+var highest atomic.Int64
+
+// PeakOf runs f and gives the most that was active meanwhile, as Memory.Peak
+// would. That one goes on as if it had not been asked.
+func PeakOf(f func() error) (int64, error) {
+	before, err := MemoryInUse()
+	if err != nil {
+		return 0, err
+	}
+	highest.Store(before.Peak - mapped.Load())
+	if err := wrap("PeakOf", c.ResetPeakMemory()); err != nil {
+		return 0, err
+	}
+	if err := f(); err != nil {
+		return 0, err
+	}
+	var peak uint64
+	err = wrap("PeakOf", c.GetPeakMemory(&peak))
+	return int64(peak) + mapped.Load(), err
 }

@@ -254,6 +254,12 @@ func TestPacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(add(450, 452), 411, 452)
+	before := c.Bytes()
+	more, _ := c.Growth(600)
+	if err := c.Grow(s, 600); err != nil || more == 0 || c.Bytes() != before+more {
+		t.Errorf("%d bytes have grown to %d, told were %d more: %v", before, c.Bytes(), more, err)
+	}
+	same(add(452, 460), 413, 460)
 	if plain := 2 * int64(c.Arrays()[0].Dim(2)) * 2 * 64 * 4; c.Bytes()*100 > plain*32 {
 		t.Errorf("%d bytes packed, %d plain", c.Bytes(), plain)
 	}

@@ -312,7 +312,7 @@ func (b *Batch) step(s *mlx.Scope) {
 // fails, or the text's context has ended, the text ends.
 func (b *Batch) feed(t *text) bool {
 	rest := t.Prompt[:len(t.Prompt)-1]
-	if err := t.feedChunk(t.ticket.ctx, t.scope, t.Model, t.kv, rest); err != nil {
+	if err := t.feedChunk(t.ticket.ctx, t.scope, t.Runner, t.kv, rest); err != nil {
 		b.end(t, err)
 		return false
 	}

@@ -267,15 +267,12 @@ func (g *generation) grow(s *mlx.Scope, kv *cache.Cache, n int) (full bool, err 
 // promised, and so much is held back. It leaves the pool the rest, and tells
 // how many bytes are lacking.
 func (g *generation) makeRoom(s *mlx.Scope, more, beside, back int64) (lacks int64, err error) {
-	own, _ := g.toCome()
-	others, most := g.others()
 	b := g.budget
 	for {
-		m, err := inUse(s)
+		rest, err := g.spare(s, more, beside)
 		if err != nil {
 			return 0, err
 		}
-		rest := b.limit - m.Active - max(more, own) - others - max(beside, most)
 		if rest >= back {
 			_, err = mlx.SetCacheLimit(min(b.pool, rest-b.work()/2))
 			return 0, err
@@ -284,4 +281,97 @@ func (g *generation) makeRoom(s *mlx.Scope, more, beside, back int64) (lacks int
 			return back - rest, nil
 		}
 	}
+}
+
+// spare is what the budget leaves when the text's memories have grown by more,
+// with beside there meanwhile, and all have what they were promised.
+func (g *generation) spare(s *mlx.Scope, more, beside int64) (int64, error) {
+	own, _ := g.toCome()
+	others, most := g.others()
+	m, err := inUse(s)
+	return g.budget.limit - m.Active - max(more, own) - others - max(beside, most), err
+}
+
+// A cost is what computing a token of a chunk took, in bytes, in a text that was
+// so long by the chunk's end.
+type cost struct {
+	bytes float64
+	text  int
+}
+
+// costs are those in the shortest text that was measured and in the longest.
+// In between they grow as the text does.
+type costs struct{ least, most cost }
+
+// probe is the length of the first chunk, and the least that is learned from:
+// some of what a chunk takes is for any number of tokens.
+const probe = 32
+
+func (c *costs) learn(n cost) {
+	if c.least.text == 0 || n.text <= c.least.text {
+		c.least = n
+	}
+	if n.text >= c.most.text {
+		c.most = n
+	}
+}
+
+// at is the cost in a text of a length, or more.
+func (c *costs) at(text int) float64 {
+	if text >= c.most.text {
+		return c.most.bytes * float64(text) / float64(c.most.text)
+	}
+	if text <= c.least.text {
+		return c.least.bytes
+	}
+	part := float64(text-c.least.text) / float64(c.most.text-c.least.text)
+	return c.least.bytes + max(0, c.most.bytes-c.least.bytes)*part
+}
+
+// fit gives how many of n tokens behind a text may be computed at once, in what
+// memory there is. What is kept of earlier requests goes before chunks become so
+// small that reading takes much longer.
+func (g *generation) fit(s *mlx.Scope, r *Runner, text, n int) (int, error) {
+	if g.budget.limit == 0 {
+		return n, nil
+	}
+	if r.chunks.most.text == 0 {
+		return min(n, probe), nil
+	}
+	each := r.chunks.at(text + n)
+	for {
+		rest, err := g.spare(s, 0, 0)
+		if err != nil {
+			return 0, err
+		}
+		// What is dispatched ahead, and so there at once, varies.
+		fits := int(float64(rest) * 3 / 4 / max(1, each))
+		if fits >= min(n, Chunk/8) || !g.evict() {
+			_, err = mlx.SetCacheLimit(min(g.budget.pool, max(0, rest-g.budget.work()/2)))
+			return max(1, min(n, fits)), err
+		}
+	}
+}
+
+// compute runs f, which computes a chunk of n tokens up to the end of a text,
+// and learns from it. The pool is empty after.
+func (g *generation) compute(s *mlx.Scope, r *Runner, text, n int, f func() error) error {
+	if g.budget.limit == 0 {
+		if err := f(); err != nil {
+			return err
+		}
+		return mlx.ClearCache()
+	}
+	before, err := inUse(s)
+	if err != nil {
+		return err
+	}
+	peak, err := mlx.PeakOf(f)
+	if err != nil {
+		return err
+	}
+	if n >= probe {
+		r.chunks.learn(cost{float64(max(0, peak-before.Active)) / float64(n), text})
+	}
+	return mlx.ClearCache()
 }

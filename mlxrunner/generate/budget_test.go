@@ -222,11 +222,11 @@ func growing(t *testing.T, by Request, rows int) {
 		t.Fatal(err)
 	}
 	r.Context, r.draft.Context, r.Prefixes = 0, 0, 3
-	w := &within{limit: limited(t, r, 4000*tokenBytes(t, s, r))}
+	w := &within{limit: limited(t, r, 3000*tokenBytes(t, s, r))}
 	if err := mlx.ResetPeak(); err != nil {
 		t.Fatal(err)
 	}
-	by.IgnoreEnd, by.Chunk = true, 64
+	by.IgnoreEnd = true
 	prompt := r.encode(t, "The harbour of Senn wakes before the sun and the gulls")
 	look := func(Piece) error { w.look(t); return nil }
 	for i := range 3 { // what is kept goes when texts need it
@@ -240,7 +240,10 @@ func growing(t *testing.T, by Request, rows int) {
 	var all []*ticket
 	for i := range rows {
 		q := by
-		if q.Prompt = []int{1 + i}; i == 2 {
+		switch q.Prompt = []int{1 + i}; i {
+		case 0:
+			q.Prompt = slices.Repeat(prompt, 30) // in chunks that fit
+		case 2:
 			q.MaxTokens = 700
 		}
 		all = append(all, &ticket{Request: q, ctx: t.Context(), done: make(chan struct{})})
@@ -263,5 +266,24 @@ func growing(t *testing.T, by Request, rows int) {
 	}
 	if kept, _ := r.Kept(); w.over > 0 || kept > 1+rows {
 		t.Errorf("%d bytes beyond the budget at step %d of %d; %d are kept", w.over, w.at, w.steps, kept)
+	}
+}
+
+// What a chunk will take is told from what others took, in shorter texts and in
+// longer ones, rather too much than too little.
+func TestCosts(t *testing.T) {
+	took := func(text int) float64 { return 9000 + 5*float64(text) }
+	var c costs
+	for _, text := range []int{100, 600, 40, 1000, 300} {
+		c.learn(cost{took(text), text})
+		for ahead := 1; ahead < 3000; ahead += 7 {
+			if got, want := c.at(ahead), took(ahead); !(got > want-1) || got > want+1 && ahead > c.least.text && ahead < c.most.text {
+				t.Fatalf("after a text of %d, one of %d: %f, want %f", text, ahead, got, want)
+			}
+		}
+	}
+	c.learn(cost{9000, 2000}) // less than in a shorter one: by chance
+	if got := c.at(1500); got < 9000 {
+		t.Errorf("%f", got)
 	}
 }

@@ -51,6 +51,7 @@ type Runner struct {
 
 	draft    *Runner // guesses for requests that ask for it
 	budget   budget
+	chunks   costs         // of a prompt's chunks, where there is a budget
 	blank    *cache.Cache  // an empty memory that knows what a token takes
 	under    []*generation // texts that were begun and have not ended
 	prefixes []*prefix     // what was used the longest ago first
@@ -349,11 +350,11 @@ func (g *generation) sourceOf() (source, error) {
 // begins with.
 func (g *generation) prefill(ctx context.Context, s *mlx.Scope) error {
 	rest := g.Prompt[:len(g.Prompt)-1]
-	if err := g.feed(ctx, s, g.Model, g.kv, rest, g.Hooks.Prefill); err != nil {
+	if err := g.feed(ctx, s, g.Runner, g.kv, rest, g.Hooks.Prefill); err != nil {
 		return err
 	}
 	if d, ok := g.source.(*drafter); ok && (d.Context == 0 || len(g.Prompt) < d.Context) {
-		if err := g.feed(ctx, s, d.Model, d.kv, rest, nil); err != nil {
+		if err := g.feed(ctx, s, d.Runner, d.kv, rest, nil); err != nil {
 			return err
 		}
 	}
@@ -363,9 +364,9 @@ func (g *generation) prefill(ctx context.Context, s *mlx.Scope) error {
 
 // feed brings a model's memory to the end of tokens, in chunks. Only the cache is
 // evaluated, so no logits are computed.
-func (g *generation) feed(ctx context.Context, s *mlx.Scope, m model.Model, kv *cache.Cache, tokens []int, told func(done, total int)) error {
+func (g *generation) feed(ctx context.Context, s *mlx.Scope, r *Runner, kv *cache.Cache, tokens []int, told func(done, total int)) error {
 	for kv.Offset() < len(tokens) {
-		if err := g.feedChunk(ctx, s, m, kv, tokens); err != nil {
+		if err := g.feedChunk(ctx, s, r, kv, tokens); err != nil {
 			return err
 		}
 		if told != nil {
@@ -375,25 +376,28 @@ func (g *generation) feed(ctx context.Context, s *mlx.Scope, m model.Model, kv *
 	return nil
 }
 
-func (g *generation) feedChunk(ctx context.Context, s *mlx.Scope, m model.Model, kv *cache.Cache, tokens []int) error {
+func (g *generation) feedChunk(ctx context.Context, s *mlx.Scope, r *Runner, kv *cache.Cache, tokens []int) error {
 	done := kv.Offset()
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("reading the prompt, %d of %d tokens done: %w", done, len(tokens), err)
 	}
-	chunk := tokens[done:min(done+cmp.Or(g.Chunk, Chunk), len(tokens))]
-	if _, err := g.grow(s, kv, len(chunk)); err != nil {
+	n := min(cmp.Or(g.Chunk, Chunk), len(tokens)-done)
+	if _, err := g.grow(s, kv, n); err != nil {
 		return err
 	}
-	sub := s.Sub()
-	defer shut(sub)
-	m.Forward(sub, row(sub, chunk), kv)
-	if err := sub.Close(); err != nil {
+	n, err := g.fit(s, r, done, n)
+	if err != nil {
 		return err
 	}
-	if err := s.Eval(kv.Arrays()...); err != nil {
-		return err
-	}
-	return mlx.ClearCache()
+	return g.compute(s, r, done+n, n, func() error {
+		sub := s.Sub()
+		defer shut(sub)
+		r.Model.Forward(sub, row(sub, tokens[done:done+n]), kv)
+		if err := sub.Close(); err != nil {
+			return err
+		}
+		return s.Eval(kv.Arrays()...)
+	})
 }
 
 // decode makes one token a round. The next round is under way before the
