@@ -236,8 +236,7 @@ func growing(t *testing.T, by Request, rows int) {
 			t.Fatal(err)
 		}
 	}
-	b := &Batch{Runner: r, Size: rows}
-	var all []*ticket
+	var asked []Request
 	for i := range rows {
 		q := by
 		switch q.Prompt = []int{1 + i}; i {
@@ -246,12 +245,12 @@ func growing(t *testing.T, by Request, rows int) {
 		case 2:
 			q.MaxTokens = 700
 		}
-		all = append(all, &ticket{Request: q, ctx: t.Context(), done: make(chan struct{})})
+		asked = append(asked, q)
 	}
+	b, all := looped(t, r, asked...)
 	if rows == 1 {
 		all[0].Hooks.Piece = look
 	}
-	b.waiting = slices.Clone(all)
 	for b.admit(s); len(b.texts) > 0; b.admit(s) {
 		b.step(s)
 		w.look(t)
@@ -266,6 +265,87 @@ func growing(t *testing.T, by Request, rows int) {
 	}
 	if kept, _ := r.Kept(); w.over > 0 || kept > 1+rows {
 		t.Errorf("%d bytes beyond the budget at step %d of %d; %d are kept", w.over, w.at, w.steps, kept)
+	}
+}
+
+// looped makes a batch of requests, in their order, whose steps the test takes.
+func looped(t *testing.T, r *Runner, all ...Request) (*Batch, []*ticket) {
+	t.Helper()
+	b := &Batch{Runner: r, Size: len(all)}
+	for _, q := range all {
+		b.waiting = append(b.waiting, &ticket{Request: q, ctx: t.Context(), done: make(chan struct{})})
+	}
+	return b, slices.Clone(b.waiting)
+}
+
+func (t *ticket) ended() bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// A text that goes on from another's beginning and still reads is counted once:
+// there is room for one beside it.
+func TestAForkThatReadsIsCountedOnce(t *testing.T) {
+	s, r := runner(t)
+	t.Cleanup(r.Forget)
+	r.Prefixes, r.Context = 1, 0
+	limited(t, r, 2300*tokenBytes(t, s, r))
+	prompt := slices.Repeat(r.encode(t, "The harbour of Senn wakes before the sun"), 50)
+	generate(t, s, r, Request{Prompt: prompt[:300], MaxTokens: 3, IgnoreEnd: true, Chunk: 64})
+	long := Request{Prompt: append(slices.Clone(prompt[:290]), prompt[1:411]...), MaxTokens: 300, IgnoreEnd: true, Chunk: 4}
+	b, all := looped(t, r, long, Request{Prompt: []int{5}, MaxTokens: 40, IgnoreEnd: true})
+	b.waiting = b.waiting[:1]
+	b.admit(s)
+	b.step(s)
+	b.waiting = all[1:] // it comes when the other reads
+	for !all[1].ended() {
+		if b.admit(s); len(b.texts) == 0 || all[0].ended() {
+			t.Fatal("it waited for the other to end")
+		}
+		b.step(s)
+	}
+	if reads := b.texts[0]; reads.result.Cached < 290 || !reads.reads() || all[1].err != nil {
+		t.Errorf("%d tokens taken over, %d of %d read; the other ended by %v", reads.result.Cached, reads.kv.Offset(), len(long.Prompt), all[1].err)
+	}
+	for len(b.texts) > 0 {
+		b.step(s)
+	}
+	if n := len(all[0].result.Tokens); n != long.MaxTokens || all[0].err != nil {
+		t.Errorf("%d tokens, %v", n, all[0].err)
+	}
+}
+
+// Where the room that was promised is gone all the same, the text that needs it
+// ends with an error that says so, and those beside it do not.
+func TestPromisedRoomThatIsGone(t *testing.T) {
+	s, r := runner(t)
+	t.Cleanup(r.Forget)
+	r.Context = 0
+	token := tokenBytes(t, s, r)
+	limited(t, r, 3000*token)
+	b, all := looped(t, r, Request{Prompt: []int{1}, MaxTokens: 600, IgnoreEnd: true}, Request{Prompt: []int{2}, IgnoreEnd: true}, Request{Prompt: []int{3}, MaxTokens: 250, IgnoreEnd: true})
+	var other *mlx.Array
+	for b.admit(s); len(b.texts) > 0; b.step(s) {
+		if len(b.texts[0].result.Tokens) == 100 && other == nil {
+			other = s.Zeros(mlx.Uint8, 1900*int(token))
+			if err := s.Eval(other); err != nil {
+				t.Fatal(err)
+			}
+			defer other.Free()
+		}
+	}
+	var full *MemoryError
+	if n := len(all[0].result.Tokens); !errors.As(all[0].err, &full) || n < 250 || n > 256 || full.Free >= full.Need {
+		t.Errorf("the one that was promised more: %d tokens, %v", n, all[0].err)
+	}
+	for _, x := range all[1:] {
+		if n := len(x.result.Tokens); x.err != nil || x.result.Finish != StopLength || n < 250 || x.MaxTokens > 0 && n != x.MaxTokens {
+			t.Errorf("beside it: %d tokens (%s), %v", n, x.result.Finish, x.err)
+		}
 	}
 }
 
