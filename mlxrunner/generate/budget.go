@@ -303,9 +303,13 @@ type cost struct {
 // In between they grow as the text does.
 type costs struct{ least, most cost }
 
-// probe is the length of the first chunk, and the least that is learned from:
-// some of what a chunk takes is for any number of tokens.
-const probe = 32
+// Before a chunk was measured, a token is taken to need guessed bytes, but so
+// many are tried as there is something to learn from: some of what a chunk takes
+// is for any number of tokens.
+const (
+	guessed = 1 << 20
+	probe   = 32
+)
 
 func (c *costs) learn(n cost) {
 	if c.least.text == 0 || n.text <= c.least.text {
@@ -335,10 +339,10 @@ func (g *generation) fit(s *mlx.Scope, r *Runner, text, n int) (int, error) {
 	if g.budget.limit == 0 {
 		return n, nil
 	}
-	if r.chunks.most.text == 0 {
-		return min(n, probe), nil
+	least, each := probe, float64(guessed)
+	if r.chunks.most.text > 0 {
+		least, each = 1, r.chunks.at(text+n)
 	}
-	each := r.chunks.at(text + n)
 	for {
 		rest, err := g.spare(s, 0, 0)
 		if err != nil {
@@ -348,7 +352,7 @@ func (g *generation) fit(s *mlx.Scope, r *Runner, text, n int) (int, error) {
 		fits := int(float64(rest) * 3 / 4 / max(1, each))
 		if fits >= min(n, Chunk/8) || !g.evict() {
 			_, err = mlx.SetCacheLimit(min(g.budget.pool, max(0, rest-g.budget.work()/2)))
-			return max(1, min(n, fits)), err
+			return min(n, max(least, fits)), err
 		}
 	}
 }
