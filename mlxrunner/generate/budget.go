@@ -305,7 +305,7 @@ type costs struct{ least, most cost }
 
 // Before a chunk was measured, a token is taken to need guessed bytes, but so
 // many are tried as there is something to learn from: some of what a chunk takes
-// is for any number of tokens.
+// is for any number of tokens. Fewer teach only that a token takes less.
 const (
 	guessed = 1 << 20
 	probe   = 32
@@ -320,8 +320,11 @@ func (c *costs) learn(n cost) {
 	}
 }
 
-// at is the cost in a text of a length, or more.
+// at is the cost in a text of a length, or more; a guess where none was measured.
 func (c *costs) at(text int) float64 {
+	if c.most.text == 0 {
+		return guessed
+	}
 	if text >= c.most.text {
 		return c.most.bytes * float64(text) / float64(c.most.text)
 	}
@@ -339,20 +342,23 @@ func (g *generation) fit(s *mlx.Scope, r *Runner, text, n int) (int, error) {
 	if g.budget.limit == 0 {
 		return n, nil
 	}
-	least, each := probe, float64(guessed)
-	if r.chunks.most.text > 0 {
-		least, each = 1, r.chunks.at(text+n)
+	least := 1
+	if r.chunks.most.text == 0 {
+		least = probe
 	}
 	for {
 		rest, err := g.spare(s, 0, 0)
 		if err != nil {
 			return 0, err
 		}
+		fits := n
 		// What is dispatched ahead, and so there at once, varies.
-		fits := int(float64(rest) * 3 / 4 / max(1, each))
+		for fits > least && float64(fits)*r.chunks.at(text+fits) > float64(rest)*3/4 {
+			fits = max(least, fits*3/4)
+		}
 		if fits >= min(n, Chunk/8) || !g.evict() {
 			_, err = mlx.SetCacheLimit(min(g.budget.pool, max(0, rest-g.budget.work()/2)))
-			return min(n, max(least, fits)), err
+			return fits, err
 		}
 	}
 }
@@ -374,8 +380,9 @@ func (g *generation) compute(s *mlx.Scope, r *Runner, text, n int, f func() erro
 	if err != nil {
 		return err
 	}
-	if n >= probe {
-		r.chunks.learn(cost{float64(max(0, peak-before.Active)) / float64(n), text})
+	took := cost{float64(max(0, peak-before.Active)) / float64(n), text}
+	if n >= probe || r.chunks.most.text > 0 && took.bytes < r.chunks.at(text) {
+		r.chunks.learn(took)
 	}
 	return mlx.ClearCache()
 }

@@ -251,6 +251,8 @@ func growing(t *testing.T, by Request, rows int) {
 	if rows == 1 {
 		all[0].Hooks.Piece = look
 	}
+	chunks := 0
+	all[0].Hooks.Prefill = func(int, int) { chunks++ }
 	for b.admit(s); len(b.texts) > 0; b.admit(s) {
 		b.step(s)
 		w.look(t)
@@ -262,6 +264,9 @@ func growing(t *testing.T, by Request, rows int) {
 		if x.err != nil || x.result.Finish != StopLength || n < 256 || x.MaxTokens > 0 && n != x.MaxTokens {
 			t.Errorf("text %d: %d tokens (%s), %v", i, n, x.result.Finish, x.err)
 		}
+	}
+	if chunks < 3 || chunks > 25 {
+		t.Errorf("a prompt of %d tokens was read in %d chunks", len(all[0].Prompt), chunks)
 	}
 	if kept, _ := r.Kept(); w.over > 0 || kept > 1+rows {
 		t.Errorf("%d bytes beyond the budget at step %d of %d; %d are kept", w.over, w.at, w.steps, kept)
