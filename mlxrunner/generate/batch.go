@@ -231,8 +231,8 @@ func (b *Batch) isRead(prompt []int) bool {
 	return false
 }
 
-// wait puts a request off until a text ends or was read. One that left meanwhile was not
-// found among those that wait.
+// wait puts a request off until a text ends or was read. One that left
+// meanwhile was not found among those that wait.
 func (b *Batch) wait(t *ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

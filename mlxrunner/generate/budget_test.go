@@ -354,6 +354,41 @@ func TestPromisedRoomThatIsGone(t *testing.T) {
 	}
 }
 
+// How memories grow within a budget changes nothing of what is generated.
+func TestABudgetChangesNoText(t *testing.T) {
+	s, r := runner(t)
+	t.Cleanup(r.Forget)
+	d := rough(t, s)
+	if err := r.UseDraft(d); err != nil {
+		t.Fatal(err)
+	}
+	r.Context, d.Context = 0, 0
+	unpooled(t)
+	var all []Request
+	for i, q := range []Request{{}, {Lookup: 3}, {Draft: 3}} {
+		q.Prompt, q.MaxTokens, q.IgnoreEnd, q.Chunk = append([]int{0, 30 + i}, r.encode(t, "The harbour of Senn wakes before the sun")...), 300, true, 8
+		all = append(all, q)
+	}
+	plain, draft := r.Model, d.Model
+	for _, windows := range []bool{false, true} {
+		if r.Model, d.Model = plain, draft; windows {
+			r.Model, d.Model = windowed{plain}, windowed{draft}
+		}
+		var want [][]int
+		r.blank, d.blank, r.budget = nil, nil, budget{}
+		for _, q := range all {
+			want = append(want, generate(t, s, r, q).Tokens)
+		}
+		r.budget = budget{limit: 1 << 40, pool: 1 << 30} // which leaves MLX's own limits
+		for i, q := range all {
+			if got := generate(t, s, r, q); !slices.Equal(got.Tokens, want[i]) {
+				t.Errorf("windows %v, lookup %d, draft %d: another text from token %d on", windows, q.Lookup, q.Draft, common(got.Tokens, want[i]))
+			}
+		}
+	}
+	r.budget = budget{}
+}
+
 // What a chunk will take is told from what others took, in shorter texts and in
 // longer ones, rather too much than too little.
 func TestCosts(t *testing.T) {
