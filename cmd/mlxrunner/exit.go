@@ -28,14 +28,14 @@ type failure struct {
 	hint string
 }
 
-// failureOf maps the known errors to exit codes and hints. It is the one place
-// that does.
-func failureOf(ctx context.Context, err error) failure {
+// failureOf maps the known errors of a verb, named as it is called, to exit
+// codes and hints. It is the one place that does.
+func failureOf(ctx context.Context, err error, verb string) failure {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return failure{code: exitInterrupted}
 	}
 	if is[*usageError](err) {
-		return failure{exitUsage, "mlxrunner --help"}
+		return failure{exitUsage, verb + " --help"}
 	}
 	if is[*mlx.LoadError](err) {
 		return failure{exitPrerequisite, "put mlxrunner beside its payload, or name the folder of libmlxc: " + mlx.PathVariable + "=DIR mlxrunner …"}

@@ -20,7 +20,9 @@ import (
 	"time"
 
 	"payload/mlx/mlxtest"
+	"payload/mlxrunner/chat"
 	"payload/mlxrunner/server"
+	"payload/mlxrunner/tokenizer"
 )
 
 const (
@@ -164,6 +166,67 @@ func TestConversation(t *testing.T) {
 	}
 }
 
+// thinking is the tiny model with a template that lets it think first.
+func thinking(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(tiny)); err != nil {
+		t.Fatal(err)
+	}
+	config, err := tokenizer.LoadConfig(tiny)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var template string
+	if err := json.Unmarshal(config.ChatTemplate, &template); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, chat.TemplateName), []byte(template+"{# </think> #}<think>"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// What a model thinks is no part of its answer; a form is for that.
+func TestRunReasoning(t *testing.T) {
+	mlxtest.Library(t)
+	dir := thinking(t)
+	var r runReport
+	code, out, _ := mlxrunner("", "run", "--model", dir, "--prompt", "Hello!", "--chat", "--json", "--max-tokens", "8")
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitDone || r.Text != "" || len(r.Reasoning) < 5 {
+		t.Errorf("%d, %s, %v", code, out, err)
+	}
+	code, out, _ = mlxrunner("", "run", "--model", dir, "--prompt", "Hello!", "--chat", "--max-tokens", "8")
+	if code != exitDone || out != "\n" {
+		t.Errorf("%d, %q", code, out)
+	}
+	code, out, _ = mlxrunner("", "run", "--model", dir, "--prompt", "Hello!", "--chat", "--regex", "(yes|no)")
+	if code != exitDone || out != "yes\n" && out != "no\n" {
+		t.Errorf("%d, %q", code, out)
+	}
+}
+
+// A mistake in a command line hints at the help of its verb.
+func TestUsageHints(t *testing.T) {
+	for _, c := range []struct{ args, hint string }{
+		{"serve", "mlxrunner serve --help"},
+		{"serve --model x --port -1", "mlxrunner serve --help"},
+		{"serve --model x --api-key-file " + os.DevNull, "mlxrunner serve --help"},
+		{"run --model x --kv-bits 3", "mlxrunner run --help"},
+		{"run --nothing", "mlxrunner run --help"},
+		{"show", "mlxrunner show --help"},
+		{"create a", "mlxrunner create --help"},
+		{"create a b --quantize odd", "mlxrunner create --help"},
+		{"--nothing", "mlxrunner --help"},
+		{"srve", "mlxrunner --help"},
+	} {
+		code, _, err := mlxrunner("", strings.Fields(c.args)...)
+		if want := "\nhint: " + c.hint + "\n"; code != exitUsage || !strings.HasSuffix(err, want) {
+			t.Errorf("%q: %d, %q, want the hint %q", c.args, code, err, c.hint)
+		}
+	}
+}
+
 func TestShow(t *testing.T) {
 	code, out, err := mlxrunner("", "show", tiny)
 	if code != exitDone || err != "" || !strings.Contains(out, "architecture  llama\nparameters    574336\n") || !strings.Contains(out, "end ids       [2]\n") {
@@ -232,7 +295,7 @@ func TestFailures(t *testing.T) {
 		library bool
 		says    []string
 	}{
-		{[]string{"run", "--prompt", "x"}, exitUsage, false, []string{"needs --model DIR", "hint: mlxrunner --help"}},
+		{[]string{"run", "--prompt", "x"}, exitUsage, false, []string{"needs --model DIR", "hint: mlxrunner run --help"}},
 		{[]string{"run", "--model", tiny, "--json"}, exitUsage, false, []string{"--json prints one answer"}},
 		{[]string{"run", "--model", tiny, "--prompt", "x", "--top-p", "3"}, exitUsage, false, []string{"the top-p is 3, want 0 to 1"}},
 		{[]string{"run", "--model", tiny, "--prompt", "x", "--draft", tiny, "--lookup", "2"}, exitUsage, false, []string{"both guess"}},

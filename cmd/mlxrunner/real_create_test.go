@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"payload/mlx/mlxtest"
+	"payload/mlxrunner/chat"
 	"payload/mlxrunner/generate"
 )
 
@@ -55,7 +56,7 @@ func TestRealSmolLM2(t *testing.T) {
 			t.Errorf("%q is %v, want %v, %v", c.Prompt, ids, c.IDs, err)
 			continue
 		}
-		r, err := s.generate(ctx, a, generate.Request{Prompt: ids, MaxTokens: 64}, true)
+		r, err := s.generate(ctx, a, generate.Request{Prompt: ids, MaxTokens: 64}, new(chat.Turn), true)
 		if err != nil || !slices.Equal(r.Tokens, c.Tokens) {
 			t.Errorf("after %q come %v\nwant %v, %v", c.Prompt, r.Tokens, c.Tokens, err)
 		}

@@ -38,7 +38,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	root.SetIn(stdin)
 	root.SetOut(out)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	ran, err := root.ExecuteContextC(ctx)
 	if err == nil && out.err != nil {
 		err = fmt.Errorf("writing to stdout: %w", out.err)
 	}
@@ -46,7 +46,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	if err == nil {
 		return exitDone
 	}
-	f := failureOf(ctx, err)
+	f := failureOf(ctx, err, ran.CommandPath())
 	fmt.Fprintf(stderr, "error: %v\n", err)
 	if f.hint != "" {
 		fmt.Fprintf(stderr, "hint: %s\n", f.hint)

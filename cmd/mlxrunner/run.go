@@ -122,6 +122,7 @@ func (o *runOptions) grammar() (*constrain.Grammar, error) {
 type runReport struct {
 	Schema          string  `json:"schema"`
 	Text            string  `json:"text"`
+	Reasoning       string  `json:"reasoning,omitempty"` // before the text, where a conversation's model does that
 	Tokens          []int   `json:"tokens"`
 	FinishReason    string  `json:"finish_reason"`
 	PromptTokens    int     `json:"prompt_tokens"`
@@ -140,24 +141,51 @@ type runReport struct {
 }
 
 // generate answers a request on stdout as the text comes or, quietly, not there.
-// What was told of a text that breaks off ends its line, too.
-func (s *session) generate(ctx context.Context, a *app, q generate.Request, quiet bool) (generate.Result, error) {
-	r, err := mlxthread.Call(ctx, s.thread, func(ctx context.Context, scope *mlx.Scope) (generate.Result, error) {
+// Of a turn only the answer goes there; a person sees the reasoning too. What was
+// told of a text that breaks off ends its line.
+func (s *session) generate(ctx context.Context, a *app, q generate.Request, turn *chat.Turn, quiet bool) (answer, error) {
+	out := answer{}
+	tell := func(parts []chat.Part) {
+		for _, p := range parts {
+			if p.Kind == chat.Reasoning {
+				out.reasoning += p.Text
+				if !quiet {
+					a.voice.aside(p.Text)
+				}
+				continue
+			}
+			if !quiet && out.content == "" && out.reasoning != "" {
+				a.voice.aside("\n\n")
+			}
+			out.content += p.Text
+			if !quiet {
+				a.voice.clear()
+				fmt.Fprint(a.stdout, p.Text)
+			}
+		}
+	}
+	var err error
+	out.Result, err = mlxthread.Call(ctx, s.thread, func(ctx context.Context, scope *mlx.Scope) (generate.Result, error) {
 		return s.runner.Generate(ctx, scope, q, generate.Hooks{
 			Prefill: func(done, total int) { a.voice.progress("reading the prompt", int64(done), int64(total)) },
 			Piece: func(p generate.Piece) error {
-				a.voice.clear()
-				if !quiet {
-					fmt.Fprint(a.stdout, p.Text)
-				}
+				tell(turn.Push(p.Text))
 				return nil
 			},
 		})
 	})
-	if !quiet && (err == nil || r.Text != "") {
+	tell(turn.Flush())
+	if !quiet && (err == nil || out.Text != "") {
+		a.voice.clear()
 		fmt.Fprintln(a.stdout)
 	}
-	return r, err
+	return out, err
+}
+
+// An answer is what a model wrote, and its parts.
+type answer struct {
+	generate.Result
+	content, reasoning string
 }
 
 func runRun(ctx context.Context, a *app, o runOptions) error {
@@ -193,25 +221,26 @@ func endAtOnce(ctx context.Context) (stop func()) {
 }
 
 func complete(ctx context.Context, a *app, s *session, o runOptions) error {
+	turn := new(chat.Turn)
 	var err error
 	if o.chat {
 		var template *chat.Template
 		if template, err = chat.Load(o.engine.model, s.runner.Tok); err != nil {
 			return err
 		}
-		o.ask.Prompt, err = template.Prompt([]chat.Message{{Role: "user", Content: o.prompt}}, chat.Options{})
+		turn, err = o.begin(template, chat.Message{Role: "user", Content: o.prompt})
 	} else {
 		o.ask.Prompt, err = s.runner.Tok.Encode(o.prompt, true)
 	}
 	if err != nil {
 		return err
 	}
-	r, err := s.generate(ctx, a, o.ask, o.json)
+	r, err := s.generate(ctx, a, o.ask, turn, o.json)
 	if err != nil {
 		return err
 	}
 	if !o.json {
-		tellStatistics(a, s, r)
+		tellStatistics(a, s, r.Result)
 		return nil
 	}
 	memory, err := mlx.MemoryInUse()
@@ -221,9 +250,9 @@ func complete(ctx context.Context, a *app, s *session, o runOptions) error {
 	return printJSON(a.stdout, report(s, r, memory))
 }
 
-func report(s *session, r generate.Result, memory mlx.Memory) runReport {
+func report(s *session, r answer, memory mlx.Memory) runReport {
 	return runReport{
-		Schema: "mlxrunner.run/v1", Text: r.Text, Tokens: r.Tokens, FinishReason: r.Finish,
+		Schema: "mlxrunner.run/v1", Text: r.content, Reasoning: r.reasoning, Tokens: r.Tokens, FinishReason: r.Finish,
 		PromptTokens: r.Prompt, GeneratedTokens: len(r.Tokens),
 		PrefillTPS: r.PrefillRate(), DecodeTPS: r.DecodeRate(),
 		FirstTokenMS: milliseconds(r.FirstToken), LoadMS: milliseconds(s.took),
@@ -246,6 +275,14 @@ func tellStatistics(a *app, s *session, r generate.Result) {
 		r.Prompt, known, milliseconds(r.FirstToken), len(r.Tokens), r.DecodeRate(), guessed, r.Finish, milliseconds(s.took))
 }
 
+// begin puts messages into the request, and gives what reads the turn that follows.
+// A grammar is for the answer, so that comes without reasoning.
+func (o *runOptions) begin(template *chat.Template, said ...chat.Message) (turn *chat.Turn, err error) {
+	o.ask.Specials = template.Specials()
+	o.ask.Prompt, turn, err = template.Begin(said, chat.Options{Direct: o.ask.Grammar != nil})
+	return turn, err
+}
+
 // converse answers lines of the input, each with all that was said before.
 func converse(ctx context.Context, a *app, s *session, o runOptions) error {
 	template, err := chat.Load(o.engine.model, s.runner.Tok)
@@ -264,17 +301,18 @@ func converse(ctx context.Context, a *app, s *session, o runOptions) error {
 			return err
 		}
 		said = append(said, chat.Message{Role: "user", Content: line})
-		if o.ask.Prompt, err = template.Prompt(said, chat.Options{}); err != nil {
+		turn, err := o.begin(template, said...)
+		if err != nil {
 			return err
 		}
-		r, err := s.generate(ctx, a, o.ask, false)
+		r, err := s.generate(ctx, a, o.ask, turn, false)
 		if err != nil {
 			return err
 		}
 		if a.voice.terminal {
-			tellStatistics(a, s, r)
+			tellStatistics(a, s, r.Result)
 		}
-		said = append(said, chat.Message{Role: "assistant", Content: r.Text})
+		said = append(said, chat.Message{Role: "assistant", Content: r.content})
 	}
 }
 

@@ -39,3 +39,11 @@ func (v *voice) clear() {
 		v.shown = false
 	}
 }
+
+// aside tells a person, dimmed, what is no part of the output.
+func (v *voice) aside(text string) {
+	if v.terminal {
+		v.clear()
+		fmt.Fprintf(v.w, "\x1b[2m%s\x1b[22m", text)
+	}
+}

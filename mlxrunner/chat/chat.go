@@ -137,10 +137,20 @@ func (t *Template) findBOS() error {
 	return nil
 }
 
+// Reserved are the names of what a template is given in any case.
+var Reserved = []string{"messages", "tools", "documents", "add_generation_prompt"}
+
+// ThinkingSwitch is the setting by which templates leave reasoning out.
+const ThinkingSwitch = "enable_thinking"
+
 // Options are what a conversation has besides its messages.
 type Options struct {
 	Tools json.RawMessage // a JSON array of declarations; nil for none
 	Clock time.Time       // what the template takes for now; the zero time is time.Now
+	// Settings are what the template reads beside the messages, by name.
+	Settings map[string]json.RawMessage
+	// Direct makes the model's turn go on with its answer, without reasoning.
+	Direct bool
 	// Unanswered leaves out the beginning of the model's turn.
 	Unanswered bool
 }
@@ -155,6 +165,16 @@ func (t *Template) Render(messages json.RawMessage, o Options) (string, error) {
 	turns, err := jinja.FromJSON(messages)
 	if err != nil {
 		return "", fmt.Errorf("reading the messages: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Settings)) {
+		value, err := jinja.FromJSON(o.Settings[name])
+		if err != nil {
+			return "", fmt.Errorf("reading %s: %w", name, err)
+		}
+		names.Set(name, value)
+	}
+	if o.Direct && t.Mentions(ThinkingSwitch) {
+		names.Set(ThinkingSwitch, false)
 	}
 	names.Set("messages", turns)
 	names.Set("add_generation_prompt", !o.Unanswered)
@@ -178,6 +198,9 @@ func (t *Template) Render(messages json.RawMessage, o Options) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("rendering the chat template of %s: %w", t.path, err)
 	}
+	if o.Direct {
+		text += t.answer(text)
+	}
 	return text, nil
 }
 
@@ -196,17 +219,18 @@ func (t *Template) Encode(text string) ([]int, error) {
 	return append([]int{t.bos}, ids...), nil
 }
 
-// Prompt renders and encodes messages.
-func (t *Template) Prompt(messages []Message, o Options) ([]int, error) {
+// Begin renders and encodes messages, and gives what reads the turn that follows.
+func (t *Template) Begin(messages []Message, o Options) ([]int, *Turn, error) {
 	text, err := json.Marshal(messages)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	rendered, err := t.Render(text, o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return t.Encode(rendered)
+	ids, err := t.Encode(rendered)
+	return ids, t.Turn(rendered, len(o.Tools) > 0), err
 }
 
 // Mentions tells whether the template, the one for tools where that has a text

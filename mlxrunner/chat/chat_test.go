@@ -55,7 +55,7 @@ func TestPromptsOfLlamaServer(t *testing.T) {
 		if got, err := template.Render(messages, chat.Options{}); err != nil || got != c.Prompt {
 			t.Errorf("%s: %q, %v; want %q", c.Name, got, err, c.Prompt)
 		}
-		ids, err := template.Prompt(c.Messages, chat.Options{})
+		ids, _, err := template.Begin(c.Messages, chat.Options{})
 		if err != nil || len(ids) != c.PromptTokens || ids[0] != 0 || ids[1] == 0 {
 			t.Errorf("%s: tokens %v, %v; want %d with one <|bos|>", c.Name, ids, err, c.PromptTokens)
 		}
@@ -122,7 +122,7 @@ func TestOneBeginning(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids, err := template.Prompt(nil, chat.Options{})
+		ids, _, err := template.Begin(nil, chat.Options{})
 		if err != nil || len(ids) < 2 || ids[0] != 0 || ids[1] == 0 {
 			t.Errorf("%q: %v, %v", source, ids, err)
 		}

@@ -248,7 +248,7 @@ func TestSameAnswersAsLlamaServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range expected(t).Chats {
-		prompt, err := template.Prompt(c.Messages, chat.Options{})
+		prompt, _, err := template.Begin(c.Messages, chat.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -41,29 +42,62 @@ func (s *Server) readConversation(f *fields) (*answer, error) {
 	f.only("modalities", `["text"]`)
 	messages := f.messages()
 	tools := f.tools(m)
+	settings := f.settings(m)
 	if structured := f.structure(a); structured && tools.offered() {
 		f.refuse("response_format", "with tools it is not supported")
 	}
 	if err := f.done(); err != nil {
 		return nil, err
 	}
-	prompt, err := m.converse(messages, tools)
-	if err != nil {
-		return nil, err
-	}
 	if err := tools.constrain(a); err != nil {
 		return nil, err
 	}
+	// A grammar is for the answer, or the call, so that follows without reasoning.
+	prompt, before, err := m.converse(messages, tools, settings, a.request.Grammar != nil)
+	if err != nil {
+		return nil, err
+	}
 	a.prompts = [][]int{prompt}
-	a.request.Specials = tools.offered() // a call may begin with one
+	// A call may begin with one.
+	a.request.Specials = tools.offered() || m.Template.Specials()
 	a.teller = func(index int) teller {
-		t := &conversation{model: m, index: index, logs: logs, tools: tools, log: []tokenLog{}}
-		if tools.offered() {
-			t.parser = tools.parser()
+		return &conversation{
+			model: m, index: index, logs: logs, tools: tools, log: []tokenLog{},
+			turn: m.Template.Turn(before, tools.offered()), parser: tools.parser(),
 		}
-		return t
 	}
 	return a, m.fits(a.prompts)
+}
+
+// settings takes what the template is asked for beside the messages. What it
+// does not read is refused.
+func (f *fields) settings(m *Model) map[string]json.RawMessage {
+	out := map[string]json.RawMessage{}
+	reads := func(name string) bool { return m.Template == nil || m.Template.Mentions(name) } // without one all is refused later
+	if given := f.object("chat_template_kwargs"); given != nil {
+		for _, name := range slices.Sorted(maps.Keys(given.values)) {
+			if !reads(name) || slices.Contains(chat.Reserved, name) {
+				f.fail(unsupported(given.prefix+name, "%s: the checkpoint's chat template has no such setting", given.prefix+name))
+			}
+			if value := given.raw(name); value != nil {
+				out[name] = value
+			}
+		}
+	}
+	effort := f.text("reasoning_effort")
+	value, _ := json.Marshal(effort) // a text always can be
+	switch known := slices.Contains([]string{"none", "minimal", "low", "medium", "high", "xhigh"}, effort); {
+	case effort == "":
+	case !known:
+		f.refuse("reasoning_effort", "it is %.40q, want none, minimal, low, medium, high or xhigh", effort)
+	case effort == "none" && reads(chat.ThinkingSwitch):
+		out[chat.ThinkingSwitch] = json.RawMessage("false")
+	case !reads("reasoning_effort"), m.Template != nil && m.Template.Channels() && !slices.Contains([]string{"low", "medium", "high"}, effort):
+		f.fail(unsupported("reasoning_effort", "reasoning_effort: the checkpoint's chat template has no %q", effort))
+	default:
+		out["reasoning_effort"] = value
+	}
+	return out
 }
 
 // conversationTokens takes the limit by either of its names.
@@ -85,6 +119,7 @@ type message struct {
 	Content   string        `json:"content"`
 	Name      string        `json:"name,omitempty"`
 	Reasoning string        `json:"reasoning_content,omitempty"`
+	Thinking  string        `json:"thinking,omitempty"` // which is gpt-oss's name for it
 	Calls     []messageCall `json:"tool_calls,omitempty"`
 	CallID    string        `json:"tool_call_id,omitempty"`
 }
@@ -179,27 +214,70 @@ func objectOf(text string) json.RawMessage {
 	return quoted
 }
 
-// converse gives the prompt of a conversation.
-func (m *Model) converse(messages []message, tools *toolbox) ([]int, error) {
+// converse gives the prompt of a conversation, and the text that the model's turn
+// follows. Where it is to be direct, nothing comes before what is asked for.
+func (m *Model) converse(messages []message, tools *toolbox, settings map[string]json.RawMessage, direct bool) (ids []int, before string, err error) {
 	if m.Template == nil {
-		return nil, unsupported("messages", "%v: complete a text instead, at /v1/completions", chat.ErrNoTemplate)
+		return nil, "", unsupported("messages", "%v: complete a text instead, at /v1/completions", chat.ErrNoTemplate)
+	}
+	if m.Template.Channels() {
+		messages = apart(messages)
 	}
 	encoded, err := json.Marshal(messages)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	text, err := m.Template.Render(encoded, chat.Options{Tools: tools.declarations()})
+	lead := tools.lead()
+	ownMessage := lead != "" && tools.form.channels // whose header the turn reads
+	o := chat.Options{Tools: tools.declarations(), Settings: settings, Direct: direct && !ownMessage}
+	text, err := m.Template.Render(encoded, o)
 	if err != nil {
-		return nil, badRequest("messages", "%v", err)
+		return nil, "", badRequest("messages", "%v", err)
 	}
 	if tools.offered() {
-		without, err := m.Template.Render(encoded, chat.Options{})
+		o.Tools = nil
+		without, err := m.Template.Render(encoded, o)
 		if err == nil && without == text {
-			return nil, unsupported("tools", "the checkpoint's chat template does not tell the model of tools")
+			return nil, "", unsupported("tools", "the checkpoint's chat template does not tell the model of tools")
 		}
-		text += tools.lead()
 	}
-	return m.Template.Encode(text)
+	if ownMessage {
+		text, lead = text+lead, ""
+	}
+	ids, err = m.Template.Encode(text + lead)
+	return ids, text, err
+}
+
+// apart gives messages as gpt-oss's template reads them: one call a message,
+// with its result behind it, and all that was said before it as one thought.
+func apart(messages []message) (out []message) {
+	for i := 0; i < len(messages); i++ {
+		m := messages[i]
+		m.Thinking, m.Reasoning = m.Reasoning, ""
+		if len(m.Calls) == 0 {
+			out = append(out, m)
+			continue
+		}
+		if m.Thinking != "" && m.Content != "" {
+			m.Thinking, m.Content = m.Thinking+"\n\n"+m.Content, ""
+		}
+		from := i + 1
+		for i+1 < len(messages) && messages[i+1].Role == "tool" {
+			i++
+		}
+		results := slices.Clone(messages[from : i+1])
+		for _, c := range m.Calls {
+			m.Calls = []messageCall{c}
+			out = append(out, m)
+			m.Content, m.Thinking = "", ""
+			if at := slices.IndexFunc(results, func(r message) bool { return r.CallID == c.ID }); at >= 0 {
+				out = append(out, results[at])
+				results = slices.Delete(results, at, at+1)
+			}
+		}
+		out = append(out, results...) // of no call: as they stand
+	}
+	return out
 }
 
 // A conversation tells a choice of /v1/chat/completions.
@@ -208,26 +286,31 @@ type conversation struct {
 	index  int
 	logs   bool
 	tools  *toolbox
-	parser *callParser // nil where no tools were offered
+	turn   *chat.Turn
+	parser *callParser // of the content; nil where no calls are to be found there
 	begun  bool
 	told   turn
 	log    []tokenLog
+	calls  int  // that channels held
+	over   bool // what follows the only one is no part of the turn
 	finish string
 }
 
 // A turn is what the model says, whole or, in a stream, what is added to it.
 type turn struct {
-	Role    string `json:"role,omitempty"`
-	Content string `json:"content,omitempty"`
-	Calls   []call `json:"tool_calls,omitempty"`
+	Role      string `json:"role,omitempty"`
+	Content   string `json:"content,omitempty"`
+	Reasoning string `json:"reasoning_content,omitempty"`
+	Calls     []call `json:"tool_calls,omitempty"`
 }
 
 // A wholeTurn says what it has nothing of.
 type wholeTurn struct {
-	Role    string  `json:"role"`
-	Content *string `json:"content"`
-	Refusal *string `json:"refusal"`
-	Calls   []call  `json:"tool_calls,omitempty"`
+	Role      string  `json:"role"`
+	Content   *string `json:"content"`
+	Reasoning string  `json:"reasoning_content,omitempty"`
+	Refusal   *string `json:"refusal"`
+	Calls     []call  `json:"tool_calls,omitempty"`
 }
 
 type tokenLogs struct {
@@ -250,20 +333,53 @@ type wholeChoice struct {
 }
 
 func (c *conversation) piece(p generate.Piece) []any {
-	text, calls := p.Text, []call(nil)
-	if c.parser != nil {
-		text, calls = c.parser.push(p.Text)
-	}
+	more := c.read(c.turn.Push(p.Text))
 	var logs *tokenLogs
 	if c.logs {
-		more := c.model.logsOf(p.Tokens)
-		c.log = append(c.log, more...)
-		logs = &tokenLogs{Content: more}
+		fresh := c.model.logsOf(p.Tokens)
+		c.log = append(c.log, fresh...)
+		logs = &tokenLogs{Content: fresh}
 	}
-	if text == "" && len(calls) == 0 && (logs == nil || len(logs.Content) == 0) {
+	if more.empty() && (logs == nil || len(logs.Content) == 0) {
 		return nil
 	}
-	return c.add(turn{Content: text, Calls: calls}, logs)
+	return c.add(more, logs)
+}
+
+func (t turn) empty() bool { return t.Content == "" && t.Reasoning == "" && len(t.Calls) == 0 }
+
+// read makes of the parts of a turn what the API has.
+func (c *conversation) read(parts []chat.Part) (out turn) {
+	for _, p := range parts {
+		if c.over = c.over || c.tools.single && c.calls > 0 && (p.Kind != chat.Call || p.Name != ""); c.over {
+			break
+		}
+		switch {
+		case p.Kind == chat.Reasoning:
+			out.Reasoning += p.Text
+		case p.Kind == chat.Call:
+			out.Calls = append(out.Calls, c.calling(p)...)
+		case c.parser != nil:
+			text, calls := c.parser.push(p.Text)
+			out.Content += text
+			out.Calls = append(out.Calls, calls...)
+		default:
+			out.Content += p.Text
+		}
+	}
+	return out
+}
+
+// calling makes parts of a stream of a part of a call that a channel held.
+func (c *conversation) calling(p chat.Part) (out []call) {
+	if p.Name != "" {
+		out = append(out, call{Index: c.calls, ID: callID(), Type: "function", Function: calledWith{Name: p.Name}})
+		c.calls++
+	}
+	if p.Text != "" {
+		out = append(out, call{Index: c.calls - 1, Function: calledWith{Arguments: p.Text}})
+	}
+	return out
 }
 
 // add takes more into the turn, and gives the stream's choices for it. The
@@ -275,6 +391,7 @@ func (c *conversation) add(more turn, logs *tokenLogs) []any {
 		out = append(out, chunkChoice{Index: c.index, Delta: turn{Role: "assistant"}})
 	}
 	c.told.Content += more.Content
+	c.told.Reasoning += more.Reasoning
 	for _, part := range more.Calls {
 		if part.ID != "" {
 			c.told.Calls = append(c.told.Calls, part)
@@ -287,13 +404,17 @@ func (c *conversation) add(more turn, logs *tokenLogs) []any {
 
 func (c *conversation) end(finish string) []any {
 	var out []any
+	rest := c.read(c.turn.Flush())
 	if c.parser != nil {
-		if rest := c.parser.flush(); rest != "" {
-			out = c.add(turn{Content: rest}, nil)
-		}
+		rest.Content += c.parser.flush()
 	}
-	c.finish = finish
-	if len(c.told.Calls) > 0 && finish != generate.StopLength {
+	if !rest.empty() {
+		out = c.add(rest, nil)
+	}
+	if c.finish = finish; c.enough() {
+		c.finish = generate.StopEnd
+	}
+	if len(c.told.Calls) > 0 && c.finish != generate.StopLength {
 		c.finish = "tool_calls"
 	}
 	if !c.begun { // nothing was said
@@ -303,7 +424,7 @@ func (c *conversation) end(finish string) []any {
 }
 
 func (c *conversation) whole() any {
-	choice := wholeChoice{Index: c.index, Finish: c.finish, Message: wholeTurn{Role: "assistant", Calls: slices.Clone(c.told.Calls)}}
+	choice := wholeChoice{Index: c.index, Finish: c.finish, Message: wholeTurn{Role: "assistant", Reasoning: c.told.Reasoning, Calls: slices.Clone(c.told.Calls)}}
 	if c.told.Content != "" || len(c.told.Calls) == 0 {
 		choice.Message.Content = &c.told.Content
 	}
@@ -313,7 +434,7 @@ func (c *conversation) whole() any {
 	return choice
 }
 
-// enough tells whether the one call that may be made is complete.
+// enough tells whether the turn, or the one call that may be made, is complete.
 func (c *conversation) enough() bool {
-	return c.parser != nil && c.tools.single && c.parser.calls > 0 && !c.parser.open
+	return c.over || c.turn.Done() || c.parser != nil && c.tools.single && c.parser.calls > 0 && !c.parser.open
 }

@@ -93,11 +93,12 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) readTokenize(f *fields) ([]int, error) {
 	f.model(s.Model)
 	if f.values["messages"] != nil {
-		messages, tools := f.messages(), f.tools(s.Model)
+		messages, tools, settings := f.messages(), f.tools(s.Model), f.settings(s.Model)
 		if err := f.done(); err != nil {
 			return nil, err
 		}
-		return s.Model.converse(messages, tools)
+		ids, _, err := s.Model.converse(messages, tools, settings, tools.forced())
+		return ids, err
 	}
 	var text string
 	if value := f.raw("prompt"); value == nil || json.Unmarshal(value, &text) != nil {

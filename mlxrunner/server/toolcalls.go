@@ -18,6 +18,8 @@ type toolForm struct {
 	list  bool     // calls are members of a JSON array
 	args  string   // the key of the arguments
 	lead  string   // what a call that is forced begins with
+
+	channels bool // calls are messages of their own, which chat.Turn reads; nothing else counts then
 }
 
 // toolForms are the forms known, the most particular first.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"regexp"
 	"strings"
+
+	"payload/mlxrunner/chat"
 )
 
 // A toolbox is the tools that a conversation may use, and how.
@@ -24,7 +26,7 @@ type tool struct {
 
 type toolFunction struct {
 	Name        string          `json:"name"`
-	Description string          `json:"description,omitempty"`
+	Description *string         `json:"description,omitempty"`
 	Parameters  json.RawMessage `json:"parameters,omitempty"`
 }
 
@@ -48,11 +50,24 @@ func (f *fields) tools(m *Model) *toolbox {
 	if !t.offered() || m.Template == nil {
 		return t
 	}
-	var known bool
-	if t.form, known = formOf(m.Template.Mentions); !known {
-		f.fail(unsupported("tools", "how this checkpoint writes tool calls is not known: its chat template has none of the forms of Hermes and Qwen, Llama 3, and Mistral"))
+	known := m.Template.Channels()
+	if t.form.channels = known; !known {
+		t.form, known = formOf(m.Template.Mentions)
+	}
+	if !known {
+		f.fail(unsupported("tools", "how this checkpoint writes tool calls is not known: its chat template has none of the forms of gpt-oss, Hermes and Qwen, Llama 3, and Mistral"))
+	}
+	if t.form.channels && t.choice == "required" && !t.named {
+		// A header names the tool before any text that a grammar could hold.
+		if len(t.all) > 1 {
+			f.fail(unsupported("tool_choice", "tool_choice: of several tools one has to be named, as gpt-oss's calls are written"))
+		}
+		t.choice, t.named = t.all[0].Function.Name, true
 	}
 	for i, one := range t.all {
+		if t.form.channels && one.Function.Description == nil {
+			t.all[i].Function.Description = new(string) // their template joins texts with it
+		}
 		if one.strict && !t.forced() {
 			f.fail(unsupported(place("tools", i)+".function.strict", "strict arguments need a tool_choice of required, or of the tool"))
 		}
@@ -68,7 +83,7 @@ func (f *fields) tool() tool {
 		f.refuse("function", "it is missing")
 		return t
 	}
-	t.Function = toolFunction{function.text("name"), function.text("description"), function.raw("parameters")}
+	t.Function = toolFunction{function.text("name"), take(function, "description", "a text", (*string)(nil)), function.raw("parameters")}
 	t.strict = function.flag("strict", false)
 	if !toolName.MatchString(t.Function.Name) {
 		function.refuse("name", "it is %.80q, want 1 to 64 letters, digits, _ and -", t.Function.Name)
@@ -132,10 +147,17 @@ func (t *toolbox) lead() string {
 	if !t.forced() {
 		return ""
 	}
+	if t.form.channels {
+		return chat.Calling(t.choice)
+	}
 	return t.form.lead
 }
 
+// parser finds calls in an answer's content; nil where none are there.
 func (t *toolbox) parser() *callParser {
+	if !t.offered() || t.form.channels {
+		return nil
+	}
 	p := &callParser{form: t.form}
 	for _, one := range t.all {
 		p.tools = append(p.tools, one.Function.Name)
@@ -165,6 +187,9 @@ func (t *toolbox) schema() json.RawMessage {
 		parameters := one.Function.Parameters
 		if parameters == nil {
 			parameters = json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`)
+		}
+		if t.form.channels {
+			return parameters // the call's header is there already
 		}
 		// Written out, since the name has to come first.
 		name, _ := json.Marshal(one.Function.Name)
