@@ -57,6 +57,7 @@ type session struct {
 	thread *mlxthread.Thread
 	loaded []*model.Loaded
 	runner *generate.Runner
+	draft  *generate.Runner // nil where none guesses
 	took   time.Duration
 }
 
@@ -108,6 +109,7 @@ func (s *session) open(ctx context.Context, a *app, o engineOptions) error {
 		if err := s.runner.UseDraft(draft); err != nil {
 			return err
 		}
+		s.draft = draft
 		runners = append(runners, draft)
 	}
 	return s.thread.Do(ctx, func(_ context.Context, scope *mlx.Scope) error {
@@ -121,6 +123,15 @@ func (s *session) open(ctx context.Context, a *app, o engineOptions) error {
 		}
 		return s.runner.Limit(budget)
 	})
+}
+
+// shortDraft is the context of a draft that ends before the model's, or else 0.
+// From there on text stays the same and only comes slower, so it is no error.
+func (s *session) shortDraft() int {
+	if s.draft == nil || s.runner.Context > 0 && s.draft.Context >= s.runner.Context {
+		return 0
+	}
+	return s.draft.Context
 }
 
 // limit is the memory budget in bytes.

@@ -130,6 +130,9 @@ func serve(ctx context.Context, a *app, o serveOptions, s *session, l net.Listen
 	if m.Template == nil {
 		a.voice.say("the checkpoint has no chat template: /v1/chat/completions will refuse requests")
 	}
+	if n := s.shortDraft(); n > 0 {
+		a.voice.say("the draft model's context is %d tokens: beyond that it does not guess, and text comes as without it", n)
+	}
 	a.voice.say("serving %s at http://%s", m.Name, l.Addr())
 	return h.Serve(ctx, l, again(ctx))
 }

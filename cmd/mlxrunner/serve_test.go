@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -87,4 +88,83 @@ func TestServe(t *testing.T) {
 	if got := strings.Join(messages, " "); got != "request request stopping stopped" {
 		t.Errorf("logged %s", got)
 	}
+}
+
+// A draft whose context ends before the model's is told of once, and guesses up to
+// there: the text is the same.
+func TestServeDraftOfAShorterContext(t *testing.T) {
+	mlxtest.Library(t)
+	draft := changed(t, "config.json", `"max_position_embeddings": 1024`, `"max_position_embeddings": 24`)
+	const told = "the draft model's context is 24 tokens"
+	var texts []string
+	for _, c := range []struct {
+		args []string
+		told bool
+	}{{nil, false}, {[]string{"--draft", draft}, true}, {[]string{"--draft", draft, "--context", "24"}, false}, {[]string{"--draft", tiny}, false}} {
+		ctx, stop := context.WithCancel(t.Context())
+		stderr, w := io.Pipe()
+		root := newRootCmd(&app{stdin: strings.NewReader(""), stdout: io.Discard, voice: newVoice(w)})
+		root.SetArgs(append([]string{"serve", "--model", tiny, "--port", "0"}, c.args...))
+		done := make(chan error, 1)
+		go func() {
+			done <- root.ExecuteContext(ctx)
+			_ = w.Close()
+		}()
+		lines, before, url := bufio.NewScanner(stderr), "", ""
+		for found := false; !found && lines.Scan(); {
+			if _, url, found = strings.Cut(lines.Text(), "serving safetensors at "); !found {
+				before += lines.Text()
+			}
+		}
+		go func() { _, _ = io.Copy(io.Discard, stderr) }()
+		if strings.HasPrefix(before, told) != c.told || !c.told && before != "" {
+			t.Errorf("%v: told %q", c.args, before)
+		}
+		r, err := http.Post(url+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"The harbour","temperature":0,"max_tokens":40,"ignore_eos":true}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer struct{ Choices []struct{ Text string } }
+		if err := errors.Join(json.NewDecoder(r.Body).Decode(&answer), r.Body.Close()); err != nil || len(answer.Choices) != 1 {
+			t.Fatal(err, answer)
+		}
+		texts = append(texts, answer.Choices[0].Text)
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if len(texts[0]) < 40 || texts[1] != texts[0] || texts[3] != texts[0] || !strings.HasPrefix(texts[0], texts[2]) {
+		t.Errorf("%q", texts)
+	}
+}
+
+// A draft of another vocabulary is refused before anything is served.
+func TestServeDraftOfAnotherVocabulary(t *testing.T) {
+	mlxtest.Library(t)
+	draft := changed(t, "tokenizer.json", `<|im_start|>`, `<|im_begin|>`)
+	code, _, err := mlxrunner("", "serve", "--model", tiny, "--port", "0", "--draft", draft)
+	if code != exitFailed || !strings.Contains(err, `is "<|im_start|>" here and "<|im_begin|>" in the draft`) || !strings.Contains(err, "hint: take a draft of the same family") {
+		t.Errorf("%d, %s", code, err)
+	}
+}
+
+// changed is the tiny model with a text of one of its files replaced.
+func changed(t *testing.T, name, old, now string) string {
+	t.Helper()
+	dir := t.TempDir()
+	text, err := os.ReadFile(filepath.Join(tiny, name))
+	if err == nil {
+		err = os.CopyFS(dir, os.DirFS(tiny))
+	}
+	if err == nil && !strings.Contains(string(text), old) {
+		t.Fatalf("%s has no %s", name, old)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name), []byte(strings.ReplaceAll(string(text), old, now)), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
