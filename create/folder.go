@@ -64,7 +64,7 @@ func openFolder(dir string) (*source, error) {
 		return nil, fmt.Errorf("importing %s: %w", dir, err)
 	}
 	s.close = weights.Close
-	if err := s.take(weights); err != nil {
+	if err := s.take(weights, config); err != nil {
 		return nil, errors.Join(fmt.Errorf("importing %s: %w", dir, err), weights.Close())
 	}
 	return s, nil
@@ -108,8 +108,8 @@ func carried(dir string) (map[string]func(io.Writer) error, error) {
 }
 
 // take lists the tensors as the model is read by others too: experts that lie
-// one by one are joined, what is computed is left out.
-func (s *source) take(weights *safetensors.Checkpoint) error {
+// one by one are joined, what is computed or not loaded is left out.
+func (s *source) take(weights *safetensors.Checkpoint, config *model.Config) error {
 	var tied bool
 	if value, ok := s.config["tie_word_embeddings"]; ok {
 		if err := json.Unmarshal(value, &tied); err != nil {
@@ -118,7 +118,7 @@ func (s *source) take(weights *safetensors.Checkpoint) error {
 	}
 	banks := map[string]*bank{}
 	for _, name := range weights.Names() {
-		if strings.HasSuffix(name, "rotary_emb.inv_freq") || tied && name == "lm_head.weight" {
+		if strings.HasSuffix(name, "rotary_emb.inv_freq") || tied && name == "lm_head.weight" || config.Dropped(name) != "" {
 			continue
 		}
 		stored, file, _ := weights.Tensor(name)

@@ -153,7 +153,11 @@ func fits(device mlx.Device, budget int64, dirs ...string) error {
 		if err != nil {
 			continue // no draft, or a fault that loading tells better
 		}
+		config, _ := model.ReadConfig(dir) // its fault, too, loading tells
 		for _, name := range files.Names() {
+			if config.Dropped(name) != "" {
+				continue
+			}
 			t, _, _ := files.Tensor(name)
 			weights += t.Size
 			if device.Kind == mlx.KindCPU && (t.DType == safetensors.F16 || t.DType == safetensors.BF16) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -224,6 +225,40 @@ func TestUsageHints(t *testing.T) {
 		if want := "\nhint: " + c.hint + "\n"; code != exitUsage || !strings.HasSuffix(err, want) {
 			t.Errorf("%q: %d, %q, want the hint %q", c.args, code, err, c.hint)
 		}
+	}
+}
+
+// What of a checkpoint is not loaded is told.
+func TestShowDropped(t *testing.T) {
+	dir := changed(t, "config.json", `"model_type": "llama"`, `"model_type": "gemma3", "text_config": {"hidden_size": 8}, "vision_config": {"hidden_size": 4}`)
+	config, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys map[string]any
+	if err := json.Unmarshal(config, &keys); err != nil {
+		t.Fatal(err)
+	}
+	maps.DeleteFunc(keys, func(key string, _ any) bool {
+		return !slices.Contains([]string{"model_type", "text_config", "vision_config", "eos_token_id", "vocab_size"}, key)
+	})
+	if config, err = json.Marshal(keys); err != nil {
+		t.Fatal(err)
+	}
+	header := `{"language_model.model.norm.weight":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"vision_tower.a.weight":{"dtype":"F16","shape":[2,2],"data_offsets":[8,16]},"vision_tower.b.weight":{"dtype":"F16","shape":[1],"data_offsets":[16,18]}}`
+	weights := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
+	for name, content := range map[string][]byte{"config.json": config, "model.safetensors": append(weights, make([]byte, 18)...)} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, out, told := mlxrunner("", "show", dir)
+	if code != exitDone || told != "" || !strings.Contains(out, "architecture  gemma3\n") || !strings.HasSuffix(out, "\nnot loaded    vision_tower.*: 10 bytes in 2 tensors, which text does not need\n") {
+		t.Errorf("%d, %s, %s", code, out, told)
+	}
+	code, out, _ = mlxrunner("", "show", dir, "--json")
+	if code != exitDone || !strings.Contains(out, `"dropped":[{"prefix":"vision_tower.","tensors":2,"bytes":10}]`) {
+		t.Errorf("%d, %s", code, out)
 	}
 }
 

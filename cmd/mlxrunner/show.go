@@ -52,5 +52,8 @@ func runShow(_ context.Context, a *app, o showOptions) error {
 	}
 	fmt.Fprintf(a.stdout, "architecture  %s%s\nparameters    %d\nbytes         %d in %d tensors, %d files\n", r.Architecture, known, r.Parameters, r.Bytes, len(r.Tensors), len(r.Files))
 	fmt.Fprintf(a.stdout, "quantisation  %s\ncontext       %d\nvocabulary    %d\nend ids       %v\n", quantised, r.Context, r.Vocabulary, r.EndIDs)
+	for _, d := range r.Dropped {
+		fmt.Fprintf(a.stdout, "not loaded    %s*: %d bytes in %d tensors, which text does not need\n", d.Prefix, d.Bytes, d.Tensors)
+	}
 	return nil
 }

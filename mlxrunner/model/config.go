@@ -28,6 +28,7 @@ type Config struct {
 
 	path string
 	keys map[string]json.RawMessage
+	part *Part // of which these are; nil for the whole
 }
 
 // IDs is a token id or a list of them, as JSON has both. null is none.
@@ -57,23 +58,49 @@ func ReadConfig(dir string) (*Config, error) {
 	if err := json.Unmarshal(text, &c.keys); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
-	var head struct {
+	var kind struct {
 		ModelType string `json:"model_type"`
-		Positions int    `json:"max_position_embeddings"`
-		Vocab     int    `json:"vocab_size"`
-		EOS       IDs    `json:"eos_token_id"`
 	}
-	if err := json.Unmarshal(text, &head); err != nil {
+	if err := json.Unmarshal(text, &kind); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
-	if head.ModelType == "" {
+	if c.ModelType = kind.ModelType; c.ModelType == "" {
 		return nil, fmt.Errorf("reading %s: it has no model_type", path)
 	}
-	c.ModelType, c.Positions, c.Vocab, c.EOS = head.ModelType, head.Positions, head.Vocab, head.EOS
 	if c.Quant, err = quant.Read(text); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
+	if err := c.focus(); err != nil {
+		return nil, err
+	}
+	var head struct {
+		Positions int `json:"max_position_embeddings"`
+		Vocab     int `json:"vocab_size"`
+		EOS       IDs `json:"eos_token_id"`
+	}
+	if err := c.decode(&head); err != nil {
+		return nil, err
+	}
+	c.Positions, c.Vocab, c.EOS = head.Positions, head.Vocab, head.EOS
 	return c, nil
+}
+
+// decode reads the keys that into has fields for.
+func (c *Config) decode(into any) error {
+	text, err := json.Marshal(c.keys)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", c.path, err)
+	}
+	return nil
+}
+
+// unread is the error of a key that nobody reads.
+func (c *Config) unread(key string) error {
+	return fmt.Errorf("reading %s: the key %q = %s is not read by the architecture %q and may change the result",
+		c.path, key, shorten(c.keys[key]), c.ModelType)
 }
 
 // harmless are keys that say nothing of how logits are computed from tokens:
@@ -96,12 +123,8 @@ var harmless = map[string]bool{
 // the struct has no field for, that is not known to be harmless and that says
 // something (not null, false, or empty) is an error: it may change the result.
 func (c *Config) Decode(into any) error {
-	text, err := json.Marshal(c.keys)
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", c.path, err)
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("reading %s: %w", c.path, err)
+	if err := c.decode(into); err != nil {
+		return err
 	}
 	read := map[string]bool{}
 	for _, field := range reflect.VisibleFields(reflect.TypeOf(into).Elem()) {
@@ -110,8 +133,7 @@ func (c *Config) Decode(into any) error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.keys)) {
 		if !read[key] && !harmless[key] && says(c.keys[key]) {
-			return fmt.Errorf("reading %s: the key %q = %s is not read by the architecture %q and may change the result",
-				c.path, key, shorten(c.keys[key]), c.ModelType)
+			return c.unread(key)
 		}
 	}
 	return nil

@@ -38,7 +38,8 @@ type Build func(c *Config, w *Weights) (Model, error)
 var registry = struct {
 	sync.Mutex
 	build map[string]Build
-}{build: map[string]Build{}}
+	parts map[string]*Part
+}{build: map[string]Build{}, parts: map[string]*Part{}}
 
 // Register makes an architecture known by its model_type of config.json. It is
 // called from init of the architecture's package; a name taken twice panics.
@@ -115,6 +116,8 @@ func Load(ctx context.Context, s *mlx.Scope, dir string, o Options) (*Loaded, er
 		return nil, fmt.Errorf("loading %s: %w", dir, err)
 	}
 	defer w.close()
+	config.narrow(w.all)
+	config.narrow(w.turned)
 	loaded, err := finish(ctx, config, build, w, o)
 	if err != nil {
 		w.free()

@@ -24,6 +24,14 @@ type Checkpoint struct {
 	Types        map[string]int64 `json:"types"`        // bytes by type
 	Files        []string         `json:"files"`
 	Tensors      []Tensor         `json:"tensors"`
+	Dropped      []Dropped        `json:"dropped,omitempty"` // of the tensors, those that are not loaded
+}
+
+// A Dropped is what mlxrunner passes over: parts for other things than text.
+type Dropped struct {
+	Prefix  string `json:"prefix"` // of the tensors' names
+	Tensors int    `json:"tensors"`
+	Bytes   int64  `json:"bytes"`
 }
 
 // A Tensor is one of a checkpoint.
@@ -66,8 +74,20 @@ func Show(dir string) (Checkpoint, error) {
 		r.Types[string(t.DType)] += t.Size
 		r.Bytes += t.Size
 		r.Parameters += weights(files, config, t)
+		if prefix := config.Dropped(name); prefix != "" {
+			r.drop(prefix, t.Size)
+		}
 	}
 	return r, files.Close()
+}
+
+func (r *Checkpoint) drop(prefix string, bytes int64) {
+	at := slices.IndexFunc(r.Dropped, func(d Dropped) bool { return d.Prefix == prefix })
+	if at < 0 {
+		at, r.Dropped = len(r.Dropped), append(r.Dropped, Dropped{Prefix: prefix})
+	}
+	r.Dropped[at].Tensors++
+	r.Dropped[at].Bytes += bytes
 }
 
 // weights is how many weights of the model a tensor stands for: those that are
@@ -78,7 +98,7 @@ func weights(files *safetensors.Checkpoint, config *model.Config, t safetensors.
 		path, part = t.Name[:at], t.Name[at+1:]
 	}
 	_, _, packed := files.Tensor(path + ".scales")
-	if how, ok := config.Quant.For(path); packed && ok {
+	if how, ok := config.Quant.For(config.Bare(path)); packed && ok {
 		if part == "weight" {
 			return t.Size * 8 / int64(how.Bits)
 		}

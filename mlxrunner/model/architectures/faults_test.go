@@ -119,7 +119,7 @@ func TestConfigFaults(t *testing.T) {
 		{map[string]any{"layer_types": []string{"full_attention", "chunked_attention"}}, `"chunked_attention", which is not known`},
 		{map[string]any{"num_hidden_layers": nil}, "num_hidden_layers is 0, or missing"},
 		{map[string]any{"num_key_value_heads": 3}, "is no multiple"},
-		{map[string]any{"model_type": "parrot"}, `the architecture "parrot" is not known; known are gemma2, gemma3_text, gpt_oss, llama, mistral`},
+		{map[string]any{"model_type": "parrot"}, `the architecture "parrot" is not known; known are gemma2, gemma3, gemma3_text, gpt_oss, llama, mistral`},
 		{map[string]any{"quantization": map[string]any{"group_size": 32, "bits": 7}}, "config.json"},
 	} {
 		rewrite(t, dir, with(t, plain.Config, c.keys))
@@ -232,7 +232,7 @@ func TestAFaultIsAnError(t *testing.T) {
 }
 
 func TestArchitectures(t *testing.T) {
-	if got, want := model.Architectures(), []string{"gemma2", "gemma3_text", "gpt_oss", "llama", "mistral", "phi3", "qwen2", "qwen3", "qwen3_moe", "seed_oss"}; !slices.Equal(got, want) {
+	if got, want := model.Architectures(), []string{"gemma2", "gemma3", "gemma3_text", "gpt_oss", "llama", "mistral", "phi3", "qwen2", "qwen3", "qwen3_moe", "seed_oss"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
