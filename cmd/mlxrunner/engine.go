@@ -33,8 +33,8 @@ func (o *engineOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.model, "model", "", "the checkpoint: a `DIR` with config.json, tokenizer.json and safetensors")
 	f.StringVar(&o.draft, "draft", "", "a smaller checkpoint's `DIR`, whose guesses make text come faster; it stays the same")
-	f.IntVar(&o.kvBits, "kv-bits", 0, "hold keys and values in 8 or 4 bits; 0 holds them as they are")
-	f.StringVar(&o.budget, "memory-budget", "", "what weights, keys and values, and freed buffers may take together, 12GiB say; the most that this machine can give if not said")
+	f.IntVar(&o.kvBits, "kv-bits", 0, "hold keys and values in `BITS`, 8 or 4; 0 holds them as they are")
+	f.StringVar(&o.budget, "memory-budget", "", "the `SIZE` that weights, keys and values, and freed buffers may take together, 12GiB say; the most that this machine can give if not said")
 }
 
 func (o *engineOptions) check(verb string) error {
@@ -51,6 +51,8 @@ func (o *engineOptions) check(verb string) error {
 	}
 	return nil
 }
+
+var errNoDraft = errors.New("--draft-tokens is for the draft model: give --draft DIR too")
 
 // session is a model in memory, with its draft, on its thread.
 type session struct {

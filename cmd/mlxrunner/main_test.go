@@ -215,6 +215,8 @@ func TestUsageHints(t *testing.T) {
 		{"serve --model x --api-key-file " + os.DevNull, "mlxrunner serve --help"},
 		{"run --model x --kv-bits 3", "mlxrunner run --help"},
 		{"run --nothing", "mlxrunner run --help"},
+		{"run --model x --draft-tokens 3", "mlxrunner run --help"},
+		{"serve --model x --draft-tokens 3", "mlxrunner serve --help"},
 		{"show", "mlxrunner show --help"},
 		{"create a", "mlxrunner create --help"},
 		{"create a b --quantize odd", "mlxrunner create --help"},

@@ -59,6 +59,9 @@ the end of the input ends it.`,
 			if o.ask.MaxTokens < 0 || o.ask.Lookup < 0 || o.ask.Draft <= 0 {
 				return &usageError{errors.New("--max-tokens and --lookup can't be negative, nor --draft-tokens 0")}
 			}
+			if o.engine.draft == "" && cmd.Flags().Changed("draft-tokens") {
+				return &usageError{errNoDraft}
+			}
 			if o.engine.draft == "" {
 				o.ask.Draft = 0
 			} else if o.ask.Lookup > 0 {
@@ -76,14 +79,14 @@ the end of the input ends it.`,
 	f.StringVar(&o.prompt, "prompt", "", "the `TEXT` to complete")
 	f.BoolVar(&o.chat, "chat", false, "put the prompt into the model's chat template")
 	f.IntVar(&o.ask.MaxTokens, "max-tokens", 512, "generate at most `N` tokens; 0 is as many as the context allows")
-	f.Float64Var(&s.Temperature, "temperature", 0, "draw at this temperature; 0 takes the likeliest token")
+	f.Float64Var(&s.Temperature, "temperature", 0, "draw at the temperature `T`; 0 takes the likeliest token")
 	f.IntVar(&s.TopK, "top-k", 0, "draw from the `N` likeliest; 0 is all")
 	f.Float64Var(&s.TopP, "top-p", 0, "draw from the likeliest that together have probability `P`; 0 is all")
 	f.Float64Var(&s.MinP, "min-p", 0, "draw from those with at least `P` times the likeliest's probability")
 	f.Float64Var(&s.Repetition, "repetition-penalty", 0, "divide the logits of tokens seen by `F`; 0 and 1 don't")
 	f.Float64Var(&s.Presence, "presence-penalty", 0, "take `F` off the logits of tokens generated")
 	f.Float64Var(&s.Frequency, "frequency-penalty", 0, "take `F` off for each time a token was generated")
-	f.Uint64Var(&s.Seed, "seed", 0, "draw the same again; another one each time if not given")
+	f.Uint64Var(&s.Seed, "seed", 0, "draw the same again by the seed `N`; another one each time if not given")
 	f.StringArrayVar(&o.ask.Stop, "stop", nil, "end before `TEXT`; may be given several times")
 	f.IntVar(&o.ask.Lookup, "lookup", 0, "guess `N` tokens a round from what came before; the text stays the same")
 	f.IntVar(&o.ask.Draft, "draft-tokens", 4, "guess `N` tokens a round by the draft model")
@@ -297,6 +300,10 @@ func converse(ctx context.Context, a *app, s *session, o runOptions) error {
 			fmt.Fprint(a.voice.w, "> ")
 		}
 		line, err := readLine(ctx, lines)
+		if ctx.Err() != nil && a.voice.terminal { // a person leaves
+			fmt.Fprintln(a.voice.w)
+			return nil
+		}
 		if err != nil || strings.TrimSpace(line) == "" {
 			return err
 		}

@@ -50,6 +50,9 @@ SIGTERM and Ctrl-C let running requests come to their end; a second one does not
 			if err := o.check(); err != nil {
 				return &usageError{err}
 			}
+			if o.engine.draft == "" && cmd.Flags().Changed("draft-tokens") {
+				return &usageError{errNoDraft}
+			}
 			return run(cmd.Context(), a, o)
 		},
 	}
@@ -57,7 +60,7 @@ SIGTERM and Ctrl-C let running requests come to their end; a second one does not
 	f := cmd.Flags()
 	f.StringVar(&o.name, "name", "", "the `NAME` by which requests ask for the model; that of its folder if not given")
 	f.StringVar(&o.host, "host", "127.0.0.1", "the `ADDRESS` to listen at; one that others can reach needs --api-key-file")
-	f.IntVar(&o.port, "port", 8080, "the port to listen at; 0 takes a free one")
+	f.IntVar(&o.port, "port", 8080, "the `PORT` to listen at; 0 takes a free one")
 	f.StringVar(&o.keyFile, "api-key-file", "", "ask every request for the key that `FILE` holds")
 	f.IntVar(&o.Concurrent, "concurrent", o.Concurrent, "work on at most `N` requests at once")
 	f.IntVar(&o.Queue, "queue", o.Queue, "let at most `N` more wait; others get status 429")
@@ -66,7 +69,7 @@ SIGTERM and Ctrl-C let running requests come to their end; a second one does not
 	f.Int64Var(&o.BodyLimit, "body-limit", o.BodyLimit, "read at most `BYTES` of a request")
 	f.IntVar(&o.prefixes, "prefixes", 8, "remember `N` requests, so that those that begin alike compute only what is new; 0 is none")
 	f.IntVar(&o.guesses, "draft-tokens", 4, "guess `N` tokens a round by the draft model")
-	f.DurationVar(&o.StopTimeout, "stop-timeout", o.StopTimeout, "when stopping, let requests run on for at most so long")
+	f.DurationVar(&o.StopTimeout, "stop-timeout", o.StopTimeout, "when stopping, let requests run on for at most `TIME`")
 	return cmd
 }
 

@@ -137,6 +137,9 @@ func (r *Turn) Flush() []Part {
 	return out
 }
 
+// Reasoning tells whether the model is at it.
+func (r *Turn) Reasoning() bool { return r.body && r.kind == Reasoning }
+
 // Done tells whether the turn came to its end; what follows is no part of it.
 func (r *Turn) Done() bool { return r.done }
 

@@ -177,3 +177,5 @@ func (c *completion) whole() any {
 }
 
 func (c *completion) enough() bool { return false }
+
+func (c *completion) reasoned() int { return 0 }

@@ -40,6 +40,7 @@ func (s *Server) readConversation(f *fields) (*answer, error) {
 	f.only("store", "false")
 	f.only("service_tier", `"auto"`, `"default"`)
 	f.only("modalities", `["text"]`)
+	f.only("verbosity", `"medium"`)
 	messages := f.messages()
 	tools := f.tools(m)
 	settings := f.settings(m)
@@ -157,6 +158,7 @@ func (f *fields) message() message {
 		m.Reasoning = f.text("reasoning_content")
 		m.Calls = f.messageCalls()
 		f.only("refusal", `""`)
+		f.only("annotations", `[]`)
 	case "tool":
 		m.CallID = f.text("tool_call_id")
 	default:
@@ -292,6 +294,7 @@ type conversation struct {
 	told   turn
 	log    []tokenLog
 	calls  int  // that channels held
+	mused  int  // tokens of reasoning
 	over   bool // what follows the only one is no part of the turn
 	finish string
 }
@@ -334,6 +337,9 @@ type wholeChoice struct {
 
 func (c *conversation) piece(p generate.Piece) []any {
 	more := c.read(c.turn.Push(p.Text))
+	if c.turn.Reasoning() {
+		c.mused += len(p.Tokens)
+	}
 	var logs *tokenLogs
 	if c.logs {
 		fresh := c.model.logsOf(p.Tokens)
@@ -433,6 +439,8 @@ func (c *conversation) whole() any {
 	}
 	return choice
 }
+
+func (c *conversation) reasoned() int { return c.mused }
 
 // enough tells whether the turn, or the one call that may be made, is complete.
 func (c *conversation) enough() bool {

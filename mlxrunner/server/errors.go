@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"payload/mlx/mlxthread"
@@ -21,10 +22,14 @@ type apiError struct {
 	param   string // the parameter that is at fault
 	message string
 	after   time.Duration // when to try again; 0 does not say
+	wants   string        // the scheme of the credentials that are missing
 	cause   error         // told to the log alone
 }
 
 func (e *apiError) Error() string {
+	if e.cause != nil && strings.HasPrefix(e.cause.Error(), e.message) {
+		return e.cause.Error()
+	}
 	if e.cause != nil {
 		return e.message + ": " + e.cause.Error()
 	}
@@ -102,6 +107,9 @@ func explain(ctx context.Context, err error) *apiError {
 func (e *apiError) write(w http.ResponseWriter) {
 	if e.after > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(max(time.Second, e.after.Round(time.Second))/time.Second)))
+	}
+	if e.wants != "" {
+		w.Header().Set("WWW-Authenticate", e.wants)
 	}
 	if e.status == http.StatusRequestTimeout || e.status == http.StatusRequestEntityTooLarge {
 		w.Header().Set("Connection", "close") // or the server would wait for the rest of the body

@@ -175,8 +175,10 @@ func (f *fields) only(name string, can ...string) {
 	f.fail(unsupported(f.prefix+name, "%s: %s is not supported, only %s", f.prefix+name, brief(string(value)), strings.Join(can, " or ")))
 }
 
-// done gives the first error; a parameter that nobody took is one.
+// done gives the first error; a parameter that nobody took is one, unless it is
+// null and so asks for nothing.
 func (f *fields) done() error {
+	maps.DeleteFunc(f.values, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
 	if *f.err == nil && len(f.values) > 0 {
 		name := f.prefix + slices.Min(slices.Collect(maps.Keys(f.values)))
 		f.fail(unsupported(name, "%s is not a parameter that this server supports", name))

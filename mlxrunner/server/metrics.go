@@ -59,12 +59,14 @@ func (s *Server) tellMetrics(w http.ResponseWriter, _ *http.Request) error {
 		if err != nil {
 			return err
 		}
+		set := metrics.NewSet() // which tells of a name once
 		for _, kind := range []struct {
 			name  string
 			bytes int64
 		}{{"active", memory.Active}, {"pool", memory.Cache}, {"peak", memory.Peak}} {
-			metrics.WriteGaugeUint64(w, fmt.Sprintf("mlxrunner_memory_bytes{kind=%q}", kind.name), uint64(kind.bytes)) //nolint:gosec // never negative
+			set.NewGauge(fmt.Sprintf("mlxrunner_memory_bytes{kind=%q}", kind.name), nil).Set(float64(kind.bytes))
 		}
+		set.WritePrometheus(w)
 	}
 	metrics.WriteProcessMetrics(w)
 	return nil

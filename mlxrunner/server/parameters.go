@@ -105,10 +105,11 @@ func (f *fields) common(m *Model, a *answer) {
 		o.only("include_obfuscation", "false")
 		f.fail(o.done())
 	}
-	// Hints about who asks, and of caching: no answer depends on them.
+	// Hints about who asks, what for, and of caching: no answer depends on them.
 	for _, name := range []string{"user", "safety_identifier", "prompt_cache_key"} {
 		f.text(name)
 	}
+	take(f, "metadata", "an object of texts", map[string]string(nil))
 }
 
 // maxTokens takes a limit of the tokens generated, 0 for none. The server's

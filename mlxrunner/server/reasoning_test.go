@@ -159,6 +159,7 @@ func converse(t *testing.T, s *site, body string) (spoken, string) {
 			Message spoken
 			Finish  string `json:"finish_reason"`
 		}
+		Usage usage
 	}
 	text, err := io.ReadAll(post(t, s.url+"/v1/chat/completions", body).Body)
 	if err != nil {
@@ -209,6 +210,9 @@ func converse(t *testing.T, s *site, body string) (spoken, string) {
 	}
 	if got.Message.Content != streamed.Content || got.Message.Reasoning != streamed.Reasoning || !slices.Equal(got.Message.Calls, streamed.Calls) || got.Finish != finish {
 		t.Errorf("whole %+v %s, streamed %+v %s", got.Message, got.Finish, streamed, finish)
+	}
+	if n := whole.Usage.Wrote.Reasoning; (n > 0) != (got.Message.Reasoning != "") || n > whole.Usage.Completion {
+		t.Errorf("%+v of %+v", whole.Usage, got.Message)
 	}
 	return got.Message, got.Finish
 }

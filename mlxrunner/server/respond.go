@@ -38,14 +38,21 @@ type teller interface {
 	whole() any
 	// enough tells whether nothing more is wanted.
 	enough() bool
+	// reasoned is how many tokens were of reasoning.
+	reasoned() int
 }
 
 // usage counts tokens.
 type usage struct {
-	Prompt     int           `json:"prompt_tokens"`
-	Completion int           `json:"completion_tokens"`
-	Total      int           `json:"total_tokens"`
-	Details    promptDetails `json:"prompt_tokens_details"`
+	Prompt     int               `json:"prompt_tokens"`
+	Completion int               `json:"completion_tokens"`
+	Total      int               `json:"total_tokens"`
+	Details    promptDetails     `json:"prompt_tokens_details"`
+	Wrote      completionDetails `json:"completion_tokens_details"`
+}
+
+type completionDetails struct {
+	Reasoning int `json:"reasoning_tokens"`
 }
 
 type promptDetails struct {
@@ -236,6 +243,7 @@ func (o *response) add(e event) {
 		o.cached[prompt] = e.result.Cached
 	}
 	o.usage.Completion += len(e.result.Tokens)
+	o.usage.Wrote.Reasoning += o.tellers[e.index].reasoned()
 	o.usage.Total = o.usage.Prompt + o.usage.Completion
 	o.finish = e.result.Finish
 }

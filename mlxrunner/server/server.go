@@ -240,7 +240,7 @@ func (s *Server) admit(to route, r *http.Request) error {
 		return err
 	}
 	if s.Key != "" && !to.open && !s.knows(r) {
-		return &apiError{status: http.StatusUnauthorized, kind: invalidRequest, code: "invalid_api_key", message: "the API key is missing or wrong: send Authorization: Bearer KEY"}
+		return &apiError{status: http.StatusUnauthorized, kind: invalidRequest, code: "invalid_api_key", wants: "Bearer", message: "the API key is missing or wrong: send Authorization: Bearer KEY"}
 	}
 	if s.stopping.Load() && r.Method != http.MethodGet {
 		return unavailable(errStopping)

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"payload/mlx"
 	"payload/mlxrunner/chat"
 	"payload/mlxrunner/generate"
 	"payload/mlxrunner/tokenizer"
@@ -253,6 +254,29 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// What asks for nothing, or for what is done in any case, is no reason to refuse.
+func TestHarmlessParameters(t *testing.T) {
+	s := open(t, say("a"), nil)
+	for _, c := range []struct{ more, param string }{
+		{`"prediction":null,"audio":null,"functions":null`, ""},
+		{`"metadata":{"trace":"7"}`, ""},
+		{`"metadata":"7"`, "metadata"},
+		{`"verbosity":"medium"`, ""},
+		{`"verbosity":"low"`, "verbosity"},
+		{`"messages":[{"role":"assistant","content":"a","refusal":null,"annotations":[],"audio":null,"function_call":null}]`, ""},
+		{`"messages":[{"role":"assistant","content":"a","annotations":[{}]}]`, "messages[0].annotations"},
+	} {
+		body := `{"messages":[{"role":"user","content":"Hello!"}],` + c.more + `}`
+		if r := post(t, s.url+"/v1/chat/completions", body); c.param == "" {
+			if r.StatusCode != 200 {
+				t.Errorf("%s: %d", c.more, r.StatusCode)
+			}
+		} else if _, _, param, _ := failure(t, r); r.StatusCode != 400 || param != c.param {
+			t.Errorf("%s: %d, %q", c.more, r.StatusCode, param)
+		}
+	}
+}
+
 func get(t *testing.T, url string, headers ...string) *http.Response {
 	t.Helper()
 	return ask(t, http.MethodGet, url, "", headers...)
@@ -310,6 +334,9 @@ func TestWhoMayAsk(t *testing.T) {
 		}
 		if r.StatusCode >= 400 {
 			failure(t, r)
+		}
+		if want := map[bool]string{true: "Bearer"}[c.status == 401]; r.Header.Get("WWW-Authenticate") != want {
+			t.Errorf("%s: WWW-Authenticate %q, want %q", c.name, r.Header.Get("WWW-Authenticate"), want)
 		}
 		if c.status == 405 && r.Header.Get("Allow") == "" {
 			t.Errorf("%s: no Allow", c.name)
@@ -602,7 +629,9 @@ func httpRequest(t *testing.T, url string) *http.Request {
 }
 
 func TestMetrics(t *testing.T) {
-	s := open(t, say("a", "b", "c"), nil)
+	s := open(t, say("a", "b", "c"), func(o *Options) {
+		o.Memory = func() (mlx.Memory, error) { return mlx.Memory{Active: 3480604, Peak: 4696292}, nil }
+	})
 	post(t, s.url+"/v1/completions", `{"prompt":[5,6,7,8]}`)
 	post(t, s.url+"/v1/completions", `{"prompt":7}`)
 	post(t, s.url+"/v1/nothing", `{}`)
@@ -621,10 +650,29 @@ func TestMetrics(t *testing.T) {
 		`mlxrunner_queue_seconds_bucket{le="+Inf"} 1`,
 		`mlxrunner_request_seconds_count{path="/v1/completions"} 2`,
 		`mlxrunner_panics_total 0`,
+		`mlxrunner_memory_bytes{kind="active"} 3480604`,
+		`mlxrunner_memory_bytes{kind="pool"} 0`,
+		`mlxrunner_memory_bytes{kind="peak"} 4696292`,
 	} {
 		if !strings.Contains(string(text), line+"\n") {
 			t.Errorf("no line %q in\n%s", line, text)
 		}
+	}
+	// Readers of the format refuse a name that is introduced twice.
+	told := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "# TYPE") && told[line] {
+			t.Errorf("%q again", line)
+		}
+		told[line] = true
+	}
+}
+
+// An error that says the same as its cause says it once.
+func TestErrorsSayItOnce(t *testing.T) {
+	gone := explain(t.Context(), fmt.Errorf("%w: %w", errGone, io.ErrClosedPipe))
+	if got := gone.Error(); got != "the client left: io: read/write on closed pipe" {
+		t.Error(got)
 	}
 }
 
