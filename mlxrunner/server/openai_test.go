@@ -614,10 +614,20 @@ func TestToolRequests(t *testing.T) {
 func TestForcedCalls(t *testing.T) {
 	named := openai.ToolChoiceOptionFunctionToolChoice(openai.ChatCompletionNamedToolChoiceFunctionParam{Name: "weather"})
 	required := openai.ChatCompletionToolChoiceOptionUnionParam{OfAuto: openai.String("required")}
-	for form, template := range map[string]string{"hermes": "<tool_call>", "mistral": "[TOOL_CALLS]", "llama": `{"name": …, "parameters": …}`} {
-		s := openReal(t, withTools(t, template), nil)
+	for form, template := range map[string]string{"hermes": "<tool_call>", "mistral": "[TOOL_CALLS]", "llama": `{"name": …, "parameters": …}`, "gpt-oss": channelTemplate} {
+		dir := withTools(t, template)
+		if form == "gpt-oss" {
+			if err := os.WriteFile(filepath.Join(dir, "chat_template.jinja"), []byte(template), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := openReal(t, dir, nil)
 		client := s.client()
-		for _, choice := range []openai.ChatCompletionToolChoiceOptionUnionParam{named, required} {
+		choices := []openai.ChatCompletionToolChoiceOptionUnionParam{named, required}
+		if form == "gpt-oss" { // which has to be given a name
+			choices = choices[:1]
+		}
+		for _, choice := range choices {
 			p := openai.ChatCompletionNewParams{
 				Model: "tiny", Tools: []openai.ChatCompletionToolUnionParam{weatherTool(), openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: "time", Strict: openai.Bool(true)})},
 				Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("How is it in Senn?")}, ToolChoice: choice, Temperature: openai.Float(0),

@@ -372,3 +372,18 @@ func TestReasoningRefusals(t *testing.T) {
 		t.Errorf("%d %s (%s)", r.StatusCode, message, param)
 	}
 }
+
+// A model that never saw a channel keeps to the form asked for, in its answer.
+func TestFormOfAnswers(t *testing.T) {
+	for name, template := range map[string]string{"channels": channelTemplate, "thoughts": thinkTemplate} {
+		dir := withTools(t, "")
+		if err := os.WriteFile(filepath.Join(dir, chat.TemplateName), []byte(template), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s := openReal(t, dir, nil)
+		got, finish := converse(t, s, `{"temperature":0,"response_format":{"type":"regex","regex":"(yes|no)!"},`+asking[1:])
+		if got.Content != "yes!" && got.Content != "no!" || got.Reasoning != "" || finish != "stop" {
+			t.Errorf("%s: %+v %s", name, got, finish)
+		}
+	}
+}
