@@ -130,6 +130,23 @@ func TestInterruptedTwice(t *testing.T) {
 	}
 }
 
+// On a terminal an interrupt ends an answer, and the conversation goes on.
+func TestInterruptedAnswer(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a process can't interrupt itself there")
+	}
+	mlxtest.Library(t)
+	var out interrupter
+	var told bytes.Buffer
+	root := newRootCmd(&app{stdin: strings.NewReader("Hello!\nHello!\n"), stdout: &out, voice: &voice{w: &told, terminal: true}})
+	root.SetArgs([]string{"run", "--model", tiny})
+	err := root.ExecuteContext(t.Context())
+	first, second, _ := strings.Cut(out.String(), "\n")
+	if err != nil || len(first) < 1 || len(first) > 20 || !strings.HasSuffix(second, "\n") || len(second) < 2 || strings.Count(told.String(), "tokens") != 2 {
+		t.Errorf("%v, %q, %q", err, out.String(), told.String())
+	}
+}
+
 // The object's keys are a contract.
 func TestRunJSON(t *testing.T) {
 	mlxtest.Library(t)

@@ -40,7 +40,8 @@ func newRunCmd(a *app, run func(context.Context, *app, runOptions) error) *cobra
 		Short: "Complete a prompt, or chat",
 		Long: `Complete a prompt as it is or, with --chat, answer it as the first message of
 a conversation. Without --prompt, chat: a line is a message, an empty line or
-the end of the input ends it.`,
+the end of the input ends it. On a terminal Ctrl-C ends an answer and, where a
+message is waited for, the conversation.`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.given = cmd.Flags().Changed("prompt")
@@ -293,14 +294,20 @@ func converse(ctx context.Context, a *app, s *session, o runOptions) error {
 		return err
 	}
 	s.runner.Prefixes = 1 // what was said is not read again
+	phase := func() (context.Context, context.CancelFunc) { return ctx, func() {} }
+	if a.voice.terminal {
+		phase = interruptible(ctx)
+	}
 	var said []chat.Message
 	lines := bufio.NewReader(a.stdin)
 	for {
 		if a.voice.terminal {
 			fmt.Fprint(a.voice.w, "> ")
 		}
-		line, err := readLine(ctx, lines)
-		if ctx.Err() != nil && a.voice.terminal { // a person leaves
+		waiting, stop := phase()
+		line, err := readLine(waiting, lines)
+		stop()
+		if a.voice.terminal && errors.Is(err, context.Canceled) { // a person leaves
 			fmt.Fprintln(a.voice.w)
 			return nil
 		}
@@ -312,14 +319,35 @@ func converse(ctx context.Context, a *app, s *session, o runOptions) error {
 		if err != nil {
 			return err
 		}
-		r, err := s.generate(ctx, a, o.ask, turn, false)
-		if err != nil {
+		answering, stop := phase()
+		r, err := s.generate(answering, a, o.ask, turn, false)
+		stop()
+		if err != nil && (ctx.Err() != nil || !errors.Is(err, context.Canceled)) {
 			return err
 		}
 		if a.voice.terminal {
 			tellStatistics(a, s, r.Result)
 		}
 		said = append(said, chat.Message{Role: "assistant", Content: r.content})
+	}
+}
+
+// interruptible lets an interrupt end one phase of a conversation: an answer, of
+// which the rest is not wanted, or the waiting for a message, by which a person leaves.
+func interruptible(ctx context.Context) func() (context.Context, context.CancelFunc) {
+	signal.Reset(os.Interrupt) // which ended ctx
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, os.Interrupt)
+	return func() (context.Context, context.CancelFunc) {
+		own, cancel := context.WithCancel(ctx)
+		go func() {
+			select {
+			case <-interrupts:
+				cancel()
+			case <-own.Done():
+			}
+		}()
+		return own, cancel
 	}
 }
 
