@@ -234,6 +234,28 @@ func TestExperts(t *testing.T) {
 	}
 }
 
+// What lies beside a model of text is not carried over; the rest keeps its names.
+func TestTextBesideImages(t *testing.T) {
+	o := originals(t)["gemma3"]
+	src := t.TempDir()
+	image := part32("vision_tower.patches.weight", []int{2, 4})
+	list, parts := []safetensors.Tensor{image}, map[string][]float32{image.Name: make([]float32, 8)}
+	for name, shape := range o.Tensors {
+		list, parts["language_model."+name] = append(list, part32("language_model."+name, shape)), values(name, shape)
+	}
+	save(t, src, list, parts, map[string]any{"model_type": "gemma3", "text_config": o.Config, "vision_config": map[string]any{"hidden_size": 4}, "vocab_size": o.Config["vocab_size"]})
+	dir, _ := run(t, src, Options{})
+	got := floats(t, dir)
+	if len(got) != len(o.Tensors) {
+		t.Errorf("%d tensors, want %d", len(got), len(o.Tensors))
+	}
+	for name, shape := range o.Tensors {
+		if err := near(got["language_model."+name], values(name, shape), 0); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func part32(name string, shape []int) safetensors.Tensor {
 	wide := make([]int64, len(shape))
 	for i, n := range shape {

@@ -255,6 +255,10 @@ func TestReasoning(t *testing.T) {
 		var asked generate.Request
 		s := open(t, tokens(t, c.model, c.text, &asked), func(o *Options) { o.Model = c.model })
 		got, finish := converse(t, s, c.body)
+		until(t, "the log", func() bool { return strings.Count(s.log.String(), `"msg":"request"`) == 2 })
+		if strings.Contains(s.log.String(), `"finish":""`) {
+			t.Errorf("%s: no finish in %s", c.name, s.log)
+		}
 		if got.Content != c.want.Content || got.Reasoning != c.want.Reasoning || !slices.Equal(got.Calls, c.want.Calls) || finish != c.finish {
 			t.Errorf("%s: %+v %s, want %+v %s", c.name, got, finish, c.want, c.finish)
 		}

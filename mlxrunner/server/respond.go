@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -222,7 +223,8 @@ func (o *response) tell(e event, stop context.CancelFunc) error {
 	if e.err != nil && !t.enough() {
 		return e.err
 	}
-	parts := t.end(e.result.Finish)
+	o.finish = cmp.Or(e.result.Finish, generate.StopEnd) // none where enough was said
+	parts := t.end(o.finish)
 	o.choices[e.index] = t.whole()
 	return o.send(parts)
 }
@@ -245,14 +247,14 @@ func (o *response) add(e event) {
 	o.usage.Completion += len(e.result.Tokens)
 	o.usage.Wrote.Reasoning += o.tellers[e.index].reasoned()
 	o.usage.Total = o.usage.Prompt + o.usage.Completion
-	o.finish = e.result.Finish
 }
 
 // nothing answers a request that wants its prompt back and no more.
 func (o *response) nothing() error {
+	o.finish = generate.StopLength
 	for i, t := range o.tellers {
-		o.add(event{index: i, result: generate.Result{Finish: generate.StopLength}})
-		if err := o.send(append(t.piece(generate.Piece{}), t.end(generate.StopLength)...)); err != nil {
+		o.add(event{index: i})
+		if err := o.send(append(t.piece(generate.Piece{}), t.end(o.finish)...)); err != nil {
 			return err
 		}
 		o.choices[i] = t.whole()
