@@ -1,6 +1,7 @@
 // Package chat makes a model's prompt of a conversation, by the template that
-// its checkpoint carries. It knows where templates stand and what they are
-// given; mlxrunner/jinja renders them.
+// its checkpoint carries, and tells reasoning and answer apart in the turn that
+// follows. It knows where templates stand and what they are given;
+// mlxrunner/jinja renders them.
 package chat
 
 import (

@@ -1,6 +1,7 @@
 package chat_test
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -121,21 +122,34 @@ func TestTurnStreams(t *testing.T) {
 	}
 }
 
-func FuzzTurn(f *testing.F) {
-	f.Add("<|channel|>analysis<|message|>a<|end|><|start|>assistant to=functions.b<|message|>{}<|call|>", 30)
-	f.Add("<think>\na\n</think>\nb", 8)
-	f.Fuzz(func(t *testing.T, text string, at int) {
-		if at < 0 || at > len(text) {
-			return
+// Whatever the model writes, in whatever pieces: marks in any order among them.
+func TestTurnsAtRandom(t *testing.T) {
+	words := []string{
+		"<|start|>", "assistant", "user", "<|channel|>", "analysis", "final", "commentary", " to=functions.a", " to=b", " <|constrain|>json",
+		"<|message|>", "<|end|>", "<|call|>", "<|return|>", "<think>", "</think>", "\n", "\n\n", " ", "<", "|>", "Hm", "{}", "é",
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	templates := []*chat.Template{templateOf(t, "{# <|channel|> <|message|> #}"), templateOf(t, "{# </think> #}")}
+	for range 3000 {
+		var text string
+		for range 1 + r.IntN(14) {
+			text += words[r.IntN(len(words))]
 		}
-		for _, source := range []string{"{# <|channel|> <|message|> #}", "{# </think> #}"} {
-			template := templateOf(t, source)
-			whole, split := template.Turn("", true), template.Turn("", true)
-			want := joined(append(whole.Push(text), whole.Flush()...))
-			got := joined(slices.Concat(split.Push(text[:at]), split.Push(text[at:]), split.Flush()))
-			if !slices.Equal(got, want) {
-				t.Errorf("split at %d: %+v, want %+v", at, got, want)
+		for _, template := range templates {
+			whole := template.Turn("", true)
+			want := joined(slices.Concat(whole.Push(text), whole.Flush()))
+			for range 4 {
+				turn, rest := template.Turn("", true), text
+				var got []chat.Part
+				for rest != "" {
+					n := 1 + r.IntN(len(rest))
+					got = append(got, turn.Push(rest[:n])...)
+					rest = rest[n:]
+				}
+				if got = joined(append(got, turn.Flush()...)); !slices.Equal(got, want) || turn.Done() != whole.Done() {
+					t.Fatalf("%q: %+v, want %+v", text, got, want)
+				}
 			}
 		}
-	})
+	}
 }
