@@ -141,9 +141,6 @@ func (t *Template) findBOS() error {
 // Reserved are the names of what a template is given in any case.
 var Reserved = []string{"messages", "tools", "documents", "add_generation_prompt"}
 
-// ThinkingSwitch is the setting by which templates leave reasoning out.
-const ThinkingSwitch = "enable_thinking"
-
 // Options are what a conversation has besides its messages.
 type Options struct {
 	Tools json.RawMessage // a JSON array of declarations; nil for none
@@ -167,15 +164,17 @@ func (t *Template) Render(messages json.RawMessage, o Options) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the messages: %w", err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(o.Settings)) {
-		value, err := jinja.FromJSON(o.Settings[name])
+	settings := map[string]json.RawMessage{}
+	maps.Copy(settings, o.Settings)
+	if o.Direct {
+		maps.Copy(settings, t.Thoughtless())
+	}
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		value, err := jinja.FromJSON(settings[name])
 		if err != nil {
 			return "", fmt.Errorf("reading %s: %w", name, err)
 		}
 		names.Set(name, value)
-	}
-	if o.Direct && t.Mentions(ThinkingSwitch) {
-		names.Set(ThinkingSwitch, false)
 	}
 	names.Set("messages", turns)
 	names.Set("add_generation_prompt", !o.Unanswered)

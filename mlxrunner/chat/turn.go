@@ -1,6 +1,8 @@
 package chat
 
 import (
+	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -24,13 +26,14 @@ type Part struct {
 
 // A Turn reads what a model writes, as it comes, and tells its parts apart:
 // the channels of gpt-oss (OpenAI's harmony format, whose calls it reads too), or a
-// <think> block before the answer. Where the template knows of neither, all is
+// block of thoughts, such as <think>, before the answer. Where the template knows of neither, all is
 // content, as for the zero Turn. What comes in other pieces gives the same parts.
 // It is used by one goroutine.
 type Turn struct {
 	step  func() []Part // goes on by one thing, if there is enough to tell which
-	held  string        // not told yet
-	ready []Part        // to be told with what comes next
+	marks thought
+	held  string // not told yet
+	ready []Part // to be told with what comes next
 
 	kind  Kind    // of the part that is open
 	name  string  // of the tool, until it was told
@@ -41,10 +44,22 @@ type Turn struct {
 	done  bool
 }
 
-const (
-	thinkOpen  = "<think>"
-	thinkClose = "</think>"
+// A thought is how a family of models marks what it thinks.
+type thought struct{ open, close string }
 
+var thoughts = []thought{
+	{"<think>", "</think>"},           // Qwen 3, SmolLM 3, DeepSeek's distillations
+	{"<seed:think>", "</seed:think>"}, // Seed-OSS
+	{"[THINK]", "[/THINK]"},           // Mistral
+}
+
+// switches are the settings by which templates leave reasoning out.
+var switches = map[string]json.RawMessage{
+	"enable_thinking": json.RawMessage("false"),
+	"thinking_budget": json.RawMessage("0"),
+}
+
+const (
 	markStart   = "<|start|>"
 	markChannel = "<|channel|>"
 	markMessage = "<|message|>"
@@ -58,7 +73,22 @@ const (
 // Channels tells whether turns are written in gpt-oss's channels.
 func (t *Template) Channels() bool { return t.Mentions(markChannel) && t.Mentions(markMessage) }
 
-func (t *Template) thinks() bool { return !t.Channels() && t.Mentions(thinkClose) }
+// thought gives the marks of thoughts, which may be none.
+func (t *Template) thought() (thought, bool) {
+	at := slices.IndexFunc(thoughts, func(m thought) bool { return t.Mentions(m.close) })
+	if at < 0 || t.Channels() {
+		return thought{}, false
+	}
+	return thoughts[at], true
+}
+
+// Thoughtless gives the settings by which the template leaves reasoning out; none
+// where it can't.
+func (t *Template) Thoughtless() map[string]json.RawMessage {
+	out := maps.Clone(switches)
+	maps.DeleteFunc(out, func(name string, _ json.RawMessage) bool { return !t.Mentions(name) })
+	return out
+}
 
 // Specials tells whether a Turn has to be given the spelling of special tokens:
 // the marks are some.
@@ -66,18 +96,19 @@ func (t *Template) Specials() bool {
 	if t.Channels() {
 		return true
 	}
-	id, ok := t.tok.ID(thinkOpen)
-	return ok && t.thinks() && t.tok.Special(id)
+	marks, _ := t.thought()
+	id, ok := t.tok.ID(marks.open)
+	return ok && t.tok.Special(id)
 }
 
 // answer is what to write behind a rendered conversation for the turn to go on with
 // its answer, without reasoning; "" where it does so anyhow.
 func (t *Template) answer(prompt string) string {
-	switch {
-	case t.Channels():
+	if t.Channels() {
 		return markChannel + "final" + markMessage
-	case t.thinks() && endsWith(prompt, thinkOpen):
-		return "\n" + thinkClose + "\n\n"
+	}
+	if marks, thinks := t.thought(); thinks && endsWith(prompt, marks.open) {
+		return "\n" + marks.close + "\n\n"
 	}
 	return ""
 }
@@ -93,15 +124,17 @@ func endsWith(text, mark string) bool { return strings.HasSuffix(strings.TrimRig
 // offered, and calls are told as such.
 func (t *Template) Turn(prompt string, tools bool) *Turn {
 	r := &Turn{tools: tools}
+	marks, thinks := t.thought()
+	r.marks = marks
 	switch {
 	case t.Channels():
 		r.step = r.channels
 		if at := strings.LastIndex(prompt, startAssistant); at >= 0 {
 			r.ready = r.Push(prompt[at+len(startAssistant):])
 		}
-	case t.thinks() && endsWith(prompt, thinkOpen):
+	case thinks && endsWith(prompt, marks.open):
 		r.think()
-	case t.thinks() && !endsWith(prompt, thinkClose):
+	case thinks && !endsWith(prompt, marks.close):
 		r.step = r.beforeThought
 	}
 	return r
@@ -190,10 +223,10 @@ func (r *Turn) beforeThought() []Part {
 	text := strings.TrimLeft(r.held, " \n")
 	r.body = true // what is held counts, should nothing follow
 	switch {
-	case strings.HasPrefix(text, thinkOpen):
-		r.held = text[len(thinkOpen):]
+	case strings.HasPrefix(text, r.marks.open):
+		r.held = text[len(r.marks.open):]
 		r.think()
-	case !strings.HasPrefix(thinkOpen, text):
+	case !strings.HasPrefix(r.marks.open, text):
 		r.body, r.step = false, r.plain
 		return r.plain()
 	}
@@ -203,21 +236,21 @@ func (r *Turn) beforeThought() []Part {
 func (r *Turn) think() {
 	r.body = false
 	r.enter(Reasoning, "")
-	r.step = r.thought
+	r.step = r.thinking
 }
 
-// thought gives what surely is one. Line ends beside the marks are no part of it.
-func (r *Turn) thought() []Part {
+// thinking gives what surely is thought. Line ends beside the marks are no part of it.
+func (r *Turn) thinking() []Part {
 	if !r.part {
 		r.held = strings.TrimLeft(r.held, "\n")
 	}
-	if at := strings.Index(r.held, thinkClose); at >= 0 {
+	if at := strings.Index(r.held, r.marks.close); at >= 0 {
 		out := r.tell(strings.TrimRight(r.take(at), "\n"))
-		r.held = r.held[len(thinkClose):]
+		r.held = r.held[len(r.marks.close):]
 		r.body, r.step = false, r.afterThought
 		return out
 	}
-	sure := len(r.held) - unsure(r.held, thinkClose)
+	sure := len(r.held) - unsure(r.held, r.marks.close)
 	return r.tell(r.take(len(strings.TrimRight(r.held[:sure], "\n"))))
 }
 

@@ -63,6 +63,8 @@ func TestTurns(t *testing.T) {
 		{"cut in its mark", thinks, "", "<thin", false, false, []chat.Part{say("<thin")}},
 		{"cut in a thought", thinks, "", "<think>\nHm\n", false, false, []chat.Part{think("Hm")}},
 		{"cut in its end", thinks, "", "<think>Hm</thi", false, false, []chat.Part{think("Hm</thi")}},
+		{"Seed-OSS's thought", "{# </seed:think> #}", "", "<seed:think>Hm.</think></seed:think>\nYes.", false, false, []chat.Part{think("Hm.</think>"), say("Yes.")}},
+		{"Mistral's thought", "{# [/THINK] #}", "", "[THINK]Hm.[/THINK]Yes.", false, false, []chat.Part{think("Hm."), say("Yes.")}},
 		{"empty thought", thinks, "", "<think>\n\n</think>\n\nYes.", false, false, []chat.Part{say("Yes.")}},
 
 		{"final", harmony, begun, "<|channel|>final<|message|>Yes.", false, false, []chat.Part{say("Yes.")}},

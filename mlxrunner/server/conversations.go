@@ -91,8 +91,8 @@ func (f *fields) settings(m *Model) map[string]json.RawMessage {
 	case effort == "":
 	case !known:
 		f.refuse("reasoning_effort", "it is %.40q, want none, minimal, low, medium, high or xhigh", effort)
-	case effort == "none" && reads(chat.ThinkingSwitch):
-		out[chat.ThinkingSwitch] = json.RawMessage("false")
+	case effort == "none" && m.Template != nil && len(m.Template.Thoughtless()) > 0:
+		maps.Copy(out, m.Template.Thoughtless())
 	case !reads("reasoning_effort"), m.Template != nil && m.Template.Channels() && !slices.Contains([]string{"low", "medium", "high"}, effort):
 		f.fail(unsupported("reasoning_effort", "reasoning_effort: the checkpoint's chat template has no %q", effort))
 	default:

@@ -306,6 +306,7 @@ I look.<|end|><|start|>assistant to=functions.time<|channel|>commentary json<|me
 func TestGrammarBehindReasoning(t *testing.T) {
 	channels, thinks := channelModel(t, "<|return|>"), thinkModel(t, false)
 	opened := modelOf(t, "qwen.json", "{# </think> #}<|im_start|>assistant\n{{ \"<think>\\n\" }}", map[string]bool{"<|im_start|>": true, "<|im_end|>": true}, "<|im_end|>")
+	budget := modelOf(t, "qwen.json", `{# </seed:think> #}<|im_start|>assistant{% if thinking_budget == 0 %}<seed:think></seed:think>{% endif %}`, map[string]bool{"<|im_start|>": true, "<|im_end|>": true}, "<|im_end|>")
 	structured := `{"response_format":{"type":"json_object"},` + asking[1:]
 	forced := `{"tool_choice":{"type":"function","function":{"name":"sea_level"}},` + offering[1:]
 	one := `{"tool_choice":"required","messages":[{"role":"user","content":"Hi"}],"tools":[{"type":"function","function":{"name":"time"}}]}`
@@ -319,6 +320,8 @@ func TestGrammarBehindReasoning(t *testing.T) {
 		{thinks, structured, "<|im_start|>assistant\n<think>\n\n</think>\n\n"},
 		{thinks, forced, "<|im_start|>assistant\n<think>\n\n</think>\n\n<tool_call>\n"},
 		{opened, structured, "<|im_start|>assistant\n<think>\n\n</think>\n\n"},
+		{budget, structured, "<|im_start|>assistant<seed:think></seed:think>"},
+		{budget, `{"reasoning_effort":"none",` + asking[1:], "<|im_start|>assistant<seed:think></seed:think>"},
 		{channels, asking, "<|start|>assistant"},
 		{thinks, asking, "<|im_start|>assistant\n"},
 		{thinks, `{"reasoning_effort":"none",` + asking[1:], "</think>\n\n"},
