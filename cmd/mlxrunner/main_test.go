@@ -241,6 +241,9 @@ func TestUsageHints(t *testing.T) {
 		{"srve", "mlxrunner --help"},
 	} {
 		code, _, err := mlxrunner("", strings.Fields(c.args)...)
+		if c.args == "srve" && !strings.Contains(err, `there is no verb "srve"; serve is one`) {
+			t.Error(err)
+		}
 		if want := "\nhint: " + c.hint + "\n"; code != exitUsage || !strings.HasSuffix(err, want) {
 			t.Errorf("%q: %d, %q, want the hint %q", c.args, code, err, c.hint)
 		}

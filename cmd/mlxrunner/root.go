@@ -66,14 +66,28 @@ func newRootCmd(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "mlxrunner",
 		Short:         "Run language models on MLX",
-		Args:          args(cobra.NoArgs),
+		Args:          args(suggest),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true,
 		SilenceUsage:  true,
+
+		SuggestionsMinimumDistance: 2,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.AddCommand(newRunCmd(a, runRun), newServeCmd(a, runServe), newShowCmd(a, runShow), newCreateCmd(a, runCreate))
 	return root
+}
+
+// suggest names the verb that one which is not there may have been meant for.
+func suggest(root *cobra.Command, words []string) error {
+	if len(words) == 0 {
+		return nil
+	}
+	meant := root.SuggestionsFor(words[0])
+	if len(meant) == 0 {
+		return fmt.Errorf("there is no verb %q", words[0])
+	}
+	return fmt.Errorf("there is no verb %q; %s is one", words[0], meant[0])
 }
 
 // usageError is a command line that can't be understood; it exits 2.

@@ -65,8 +65,8 @@ func unsupported(param, format string, args ...any) *apiError {
 	return e
 }
 
-func unavailable(cause error) *apiError {
-	return &apiError{status: http.StatusServiceUnavailable, kind: serverFault, code: "unavailable", message: "the server is stopping and takes no requests", after: 5 * time.Second, cause: cause}
+func unavailable(message string, cause error) *apiError {
+	return &apiError{status: http.StatusServiceUnavailable, kind: serverFault, code: "unavailable", message: message, after: 5 * time.Second, cause: cause}
 }
 
 // explain maps an error of a request to its answer. It is the one place that
@@ -96,7 +96,7 @@ func explain(ctx context.Context, err error) *apiError {
 	case errors.Is(err, errSlow):
 		return &apiError{status: http.StatusRequestTimeout, kind: invalidRequest, message: err.Error()}
 	case errors.Is(cause, errStopping), errors.Is(err, mlxthread.ErrClosed), errors.Is(err, mlxthread.ErrExited):
-		return unavailable(err)
+		return unavailable("the server is stopping and ended this request", err)
 	case cause != nil, errors.Is(err, errGone):
 		return &apiError{status: statusGone, kind: invalidRequest, message: errGone.Error(), cause: err}
 	}

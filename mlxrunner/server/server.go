@@ -243,7 +243,7 @@ func (s *Server) admit(to route, r *http.Request) error {
 		return &apiError{status: http.StatusUnauthorized, kind: invalidRequest, code: "invalid_api_key", wants: "Bearer", message: "the API key is missing or wrong: send Authorization: Bearer KEY"}
 	}
 	if s.stopping.Load() && r.Method != http.MethodGet {
-		return unavailable(errStopping)
+		return unavailable("the server is stopping and takes no requests", errStopping)
 	}
 	return nil
 }

@@ -603,7 +603,7 @@ func TestShutdown(t *testing.T) {
 		wait(t, began, "the stream runs")
 		s.stop()
 		until(t, "it stops", s.stopping.Load)
-		if err := s.admit(routes[5], httpRequest(t, s.url+"/v1/completions")); err == nil || explain(t.Context(), err).status != 503 {
+		if err := s.admit(routes[5], httpRequest(t, s.url+"/v1/completions")); err == nil || explain(t.Context(), err).status != 503 || !strings.Contains(err.Error(), "takes no requests") {
 			t.Errorf("a new request: %v", err)
 		}
 		if patient {
@@ -612,7 +612,7 @@ func TestShutdown(t *testing.T) {
 		}
 		text, _ := io.ReadAll(r.Body)
 		whole := strings.Contains(string(text), "done") && strings.Contains(string(text), "[DONE]")
-		if whole != patient || !patient && !strings.Contains(string(text), `"code":"unavailable"`) {
+		if whole != patient || !patient && !strings.Contains(string(text), `"message":"the server is stopping and ended this request","type":"server_error","param":null,"code":"unavailable"`) {
 			t.Errorf("patient %v: %s", patient, text)
 		}
 	}
