@@ -184,8 +184,19 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// thinking is the tiny model with a template that lets it think first.
-func thinking(t *testing.T) string {
+// A turn that ended is not written on, though no id says so.
+func TestRunTurnEnds(t *testing.T) {
+	mlxtest.Library(t)
+	dir := marked(t, "{# <|channel|> <|message|> #}<|start|>assistant")
+	var r runReport
+	code, out, _ := mlxrunner("", "run", "--model", dir, "--prompt", "Hello!", "--chat", "--json", "--regex", `yes<\|return\|>( and no){30}`)
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitDone || r.Text != "yes" || r.FinishReason != "stop" || r.GeneratedTokens > 30 {
+		t.Errorf("%d, %s, %v", code, out, err)
+	}
+}
+
+// marked is the tiny model with a template that ends otherwise.
+func marked(t *testing.T, end string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(tiny)); err != nil {
@@ -199,7 +210,7 @@ func thinking(t *testing.T) string {
 	if err := json.Unmarshal(config.ChatTemplate, &template); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, chat.TemplateName), []byte(template+"{# </think> #}<think>"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, chat.TemplateName), []byte(template+end), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -208,7 +219,7 @@ func thinking(t *testing.T) string {
 // What a model thinks is no part of its answer; a form is for that.
 func TestRunReasoning(t *testing.T) {
 	mlxtest.Library(t)
-	dir := thinking(t)
+	dir := marked(t, "{# </think> #}<think>")
 	var r runReport
 	code, out, _ := mlxrunner("", "run", "--model", dir, "--prompt", "Hello!", "--chat", "--json", "--max-tokens", "8")
 	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitDone || r.Text != "" || len(r.Reasoning) < 5 {

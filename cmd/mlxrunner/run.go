@@ -174,10 +174,16 @@ func (s *session) generate(ctx context.Context, a *app, q generate.Request, turn
 			Prefill: func(done, total int) { a.voice.progress("reading the prompt", int64(done), int64(total)) },
 			Piece: func(p generate.Piece) error {
 				tell(turn.Push(p.Text))
+				if turn.Done() {
+					return errTurnEnded
+				}
 				return nil
 			},
 		})
 	})
+	if errors.Is(err, errTurnEnded) {
+		out.Finish, err = generate.StopEnd, nil
+	}
 	tell(turn.Flush())
 	if !quiet && (err == nil || out.Text != "") {
 		a.voice.clear()
@@ -185,6 +191,9 @@ func (s *session) generate(ctx context.Context, a *app, q generate.Request, turn
 	}
 	return out, err
 }
+
+// errTurnEnded ends a text behind the turn, where its mark is none of the ids that do.
+var errTurnEnded = errors.New("the turn ended")
 
 // An answer is what a model wrote, and its parts.
 type answer struct {

@@ -196,7 +196,7 @@ func (t *Template) Render(messages json.RawMessage, o Options) (string, error) {
 	}
 	text, err := template.Render(names, o.Clock)
 	if err != nil {
-		return "", fmt.Errorf("rendering the chat template of %s: %w", t.path, err)
+		return "", fmt.Errorf("rendering the checkpoint's chat template: %w", err) // no path: clients are told
 	}
 	if o.Direct {
 		text += t.answer(text)

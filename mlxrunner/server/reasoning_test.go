@@ -353,6 +353,16 @@ func TestGrammarBehindReasoning(t *testing.T) {
 	}
 }
 
+// A template that refuses messages is the client's to know of, but not where it lies.
+func TestTemplateRefuses(t *testing.T) {
+	m := modelOf(t, "qwen.json", `{{ raise_exception("roles must alternate") }}`, nil)
+	s := open(t, say("a"), func(o *Options) { o.Model = m })
+	r := post(t, s.url+"/v1/chat/completions", asking)
+	if message, _, param, _ := failure(t, r); r.StatusCode != 400 || param != "messages" || !strings.Contains(message, "roles must alternate") || strings.Contains(message, m.Dir) {
+		t.Errorf("%d %s (%s)", r.StatusCode, message, param)
+	}
+}
+
 // What the template can't do is refused by name.
 func TestReasoningRefusals(t *testing.T) {
 	channels, thinks := channelModel(t, "<|return|>"), thinkModel(t, false)
