@@ -125,8 +125,8 @@ func newCacheVerifyCmd(a *app, do func(context.Context, *app, cacheOptions) erro
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check every stored tree and the git objects",
-		Long: `Check that every stored tree is what it was stored as and that the git objects
-are whole, and print what is damaged. Exit 5: something is.`,
+		Long: `Check that every stored tree is what it was stored as and that the git objects,
+upstream's commits too, are whole, and print what is damaged. Exit 5: something is.`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return do(cmd.Context(), a, cacheOptions{}) },
 	}

@@ -73,7 +73,14 @@ func (s *Store) Size(treesOf TreesOf) (Size, error) {
 	if err != nil {
 		return Size{}, err
 	}
+	commits, err := s.commitRepos()
+	if err != nil {
+		return Size{}, err
+	}
 	size := Size{Git: sizeOf(s.repo.Dir), Trees: trees}
+	for _, repo := range commits {
+		size.Git += sizeOf(repo.Dir)
+	}
 	size.Other = sizeOf(s.dir) - size.Total()
 	return size, nil
 }
@@ -209,12 +216,12 @@ func (s *Store) users(treesOf TreesOf) (users map[string][]string, stale []strin
 	return users, stale, nil
 }
 
-// fsckLimit bounds the check of the private repository, whose size has none.
+// fsckLimit bounds the check of one repository, whose size has none.
 const fsckLimit = 10 * time.Minute
 
-// Verify checks every stored tree and the private repository. It returns how
-// many trees it checked and what is damaged; for the repository, Files holds
-// git's words and Component is empty.
+// Verify checks every stored tree, the private repository and those of
+// upstream's commits. It returns how many trees it checked and what is damaged;
+// for a repository, Files holds git's words and Component is empty.
 func (s *Store) Verify(ctx context.Context) (checked int, damaged []*DamagedError, err error) {
 	checked, damaged, err = s.verify(ctx)
 	return checked, damaged, s.Full(err)
@@ -240,11 +247,32 @@ func (s *Store) verify(ctx context.Context) (checked int, damaged []*DamagedErro
 			damaged = append(damaged, bad)
 		}
 	}
-	bad, err := s.verifyRepo(ctx)
+	bad, err := verifyRepo(ctx, s.repo)
 	if bad != nil {
 		damaged = append(damaged, bad)
 	}
-	return checked, damaged, err
+	if err != nil {
+		return checked, damaged, err
+	}
+	repos, err := s.commitRepos()
+	if err != nil {
+		return checked, damaged, err
+	}
+	for _, repo := range repos {
+		lock, err := acquire(ctx, repo.Dir+".lock", true, nil)
+		if err != nil {
+			return checked, damaged, err
+		}
+		bad, err := verifyCommits(ctx, repo)
+		release(lock)
+		if err != nil {
+			return checked, damaged, err
+		}
+		if bad != nil {
+			damaged = append(damaged, bad)
+		}
+	}
+	return checked, damaged, nil
 }
 
 // verifyTree checks one tree, whose lock is held.
@@ -268,17 +296,50 @@ func lostRecord(component, ref, place string) *DamagedError {
 	return &DamagedError{Component: component, Ref: ref, Path: place, Files: []string{"its record " + filepath.Base(place) + ".json"}}
 }
 
-func (s *Store) verifyRepo(ctx context.Context) (*DamagedError, error) {
+// commitRepos are the repositories of upstream's commits.
+func (s *Store) commitRepos() (repos []git.Repo, err error) {
+	for _, kind := range []string{historyKind, lineageKind} {
+		entries, err := os.ReadDir(filepath.Join(s.dir, kind))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("reading the store: %w", err)
+		}
+		for _, entry := range entries {
+			if entry.IsDir() {
+				repos = append(repos, git.Repo{Dir: filepath.Join(s.dir, kind, entry.Name())})
+			}
+		}
+	}
+	return repos, nil
+}
+
+// verifyCommits checks a repository of upstream's commits, whose lock is held.
+func verifyCommits(ctx context.Context, repo git.Repo) (*DamagedError, error) {
+	switch _, err := os.Stat(repo.Dir); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil // pruned meanwhile
+	case err != nil:
+		return nil, fmt.Errorf("checking the git objects of the store: %w", err)
+	}
+	if _, err := git.Open(ctx, repo.Dir); err != nil { // as its next user would
+		return nil, err
+	}
+	// What was left out when fetching is not missing.
+	return verifyRepo(ctx, repo, "-c", "remote.origin.promisor=true")
+}
+
+// verifyRepo checks the objects of a repository; settings are git's, before the
+// name of its command.
+func verifyRepo(ctx context.Context, repo git.Repo, settings ...string) (*DamagedError, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fsckLimit, fmt.Errorf("git fsck took longer than %s", fsckLimit))
 	defer cancel()
-	out, err := s.repo.Do(ctx, git.Call{Args: []string{"fsck", "--no-dangling", "--no-progress"}})
+	out, err := repo.Do(ctx, git.Call{Args: append(settings, "fsck", "--no-dangling", "--no-progress")})
 	exit, failed := errors.AsType[*run.ExitError](err)
 	// git answers 128 and more where it could not look: out of memory, a file
 	// that can't be read. That is no word about the objects, unless it says so.
 	if failed && exit.Signal == "" && ctx.Err() == nil && (exit.Code < 128 || errors.Is(err, run.ErrDamaged)) {
 		words := strings.Split(strings.TrimSpace(exit.Stderr+string(out)), "\n")
 		words = slices.DeleteFunc(words, func(line string) bool { return strings.HasPrefix(line, "notice: ") })
-		return &DamagedError{Path: s.repo.Dir, Files: words}, nil
+		return &DamagedError{Path: repo.Dir, Files: words}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("checking the git objects of the store: %w", err)

@@ -287,3 +287,94 @@ func keepTrees(t *testing.T, s *Store, pack, tree string) {
 		must(t, err)
 	}
 }
+
+// The repositories of upstream's commits are checked too, and what was left out
+// of them when fetching is no damage.
+func TestDamagedCommits(t *testing.T) {
+	for _, kind := range []string{historyKind, lineageKind} {
+		for name, damage := range map[string]func(t *testing.T, dir, pack string){
+			"byte flipped": func(t *testing.T, _, pack string) {
+				t.Helper()
+				data, err := os.ReadFile(pack)
+				must(t, err)
+				data[len(data)/2] ^= 0x40
+				must(t, os.Chmod(pack, 0o644))
+				must(t, os.WriteFile(pack, data, 0o644))
+			},
+			"cut": func(t *testing.T, _, pack string) {
+				t.Helper()
+				must(t, os.Chmod(pack, 0o644))
+				must(t, os.Truncate(pack, 40))
+			},
+			"index of the pack gone": func(t *testing.T, _, pack string) {
+				t.Helper()
+				must(t, os.Remove(strings.TrimSuffix(pack, ".pack")+".idx"))
+			},
+			"pack gone": func(t *testing.T, _, pack string) {
+				t.Helper()
+				must(t, os.Remove(pack))
+			},
+			"head": func(t *testing.T, dir, _ string) {
+				t.Helper()
+				must(t, os.WriteFile(filepath.Join(dir, "HEAD"), nil, 0o644))
+			},
+			"loose object": func(t *testing.T, dir, _ string) {
+				t.Helper()
+				path := filepath.Join(dir, "objects", "12", strings.Repeat("34", 19))
+				testkit.Write(t, path, "x")
+			},
+		} {
+			t.Run(kind+", "+name, func(t *testing.T) {
+				s, req, ends := partialUpstream(t)
+				use := func() error {
+					if kind == historyKind {
+						h, err := s.History(t.Context(), req, ends[0], ends[1])
+						if err == nil {
+							_, err = h.Of(t.Context(), ends[0], ends[1], "f")
+						}
+						return err
+					}
+					l, err := s.Lineage(t.Context(), req.File.Location(req.Component), t.Logf)
+					if err == nil {
+						_, err = l.Places(t.Context())
+					}
+					return err
+				}
+				verify := func(want int) []*DamagedError {
+					t.Helper()
+					_, damaged, err := s.Verify(t.Context())
+					if err != nil || len(damaged) != want {
+						t.Fatalf("found %v, %v; want %d", damaged, err, want)
+					}
+					return damaged
+				}
+				must(t, use())
+				verify(0)
+				dir := filepath.Join(s.dir, kind, digest(req.File.Location(req.Component)))
+				packs, err := filepath.Glob(filepath.Join(dir, "objects", "pack", "*.pack"))
+				if err != nil || len(packs) == 0 {
+					t.Fatalf("packs: %v, %v", packs, err)
+				}
+				damage(t, dir, packs[0])
+				if found := verify(1)[0]; found.Path != dir || found.Component != "" || len(found.Files) == 0 {
+					t.Errorf("found %+v", found)
+				}
+				p, err := s.Prune(t.Context(), PruneOptions{TreesOf: listed, Damaged: true})
+				if err != nil || len(p.Files) != 1 || p.Files[0].Path != dir {
+					t.Errorf("prune: %+v, %v", p, err)
+				}
+				verify(0)
+				must(t, use())
+				verify(0)
+				if name == "byte flipped" {
+					packs, err := filepath.Glob(filepath.Join(dir, "objects", "pack", "*.pack"))
+					must(t, err)
+					damage(t, dir, packs[0])
+					if err := use(); !errors.Is(err, run.ErrDamaged) {
+						t.Errorf("a use of it: %v", err)
+					}
+				}
+			})
+		}
+	}
+}

@@ -13,6 +13,14 @@ import (
 	"time"
 
 	"payload/internal/git"
+	"payload/internal/pin"
+	"payload/internal/run"
+)
+
+// Folders of the store that hold a repository for each upstream.
+const (
+	historyKind = "history"
+	lineageKind = "lineage"
 )
 
 // History is upstream's commits, for telling which of them did what. It is a
@@ -43,7 +51,7 @@ func (s *Store) History(ctx context.Context, req Request, commits ...string) (Hi
 		specs = append(specs, "+"+commit+":refs/payload/commit/"+commit)
 	}
 	holds := func() bool { return h.of.holds(ctx, commits) }
-	err := h.of.fetch(ctx, s, "history", req.Progress, req.tell, holds, specs...)
+	err := h.of.fetch(ctx, s, historyKind, req.Progress, req.tell, holds, specs...)
 	if err == nil && !holds() {
 		err = fmt.Errorf("%s does not give %s", h.of.location, strings.Join(commits, " and "))
 	}
@@ -56,7 +64,7 @@ func (s *Store) History(ctx context.Context, req Request, commits ...string) (Hi
 // KeptHistory is upstream's history where it was fetched before, up to the
 // commits; ok is false where it was not. Nobody is asked.
 func (s *Store) KeptHistory(ctx context.Context, req Request, commits ...string) (h History, ok bool) {
-	dir := filepath.Join(s.dir, "history", digest(req.File.Location(req.Component)))
+	dir := filepath.Join(s.dir, historyKind, digest(req.File.Location(req.Component)))
 	if _, err := os.Stat(filepath.Join(dir, "info", "attributes")); err != nil || slices.Contains(commits, "") {
 		return h, false
 	}
@@ -101,6 +109,12 @@ func (p *partial) fetch(ctx context.Context, s *Store, kind string, progress io.
 	}
 	if p.repo, err = git.Open(ctx, dir); err == nil && !holds() {
 		err = p.fill(ctx, progress, tell, specs)
+		_, away := errors.AsType[*pin.UnreachableError](err)
+		if err != nil && !away && ctx.Err() == nil { // is it upstream's fault, or what lies here?
+			if bad, _ := verifyCommits(ctx, p.repo); bad != nil {
+				err = fmt.Errorf("%w: %w", run.ErrDamaged, err)
+			}
+		}
 	}
 	if ctx.Err() != nil { // git may have been killed, and the mark tells the next one
 		return fail(context.Cause(ctx))

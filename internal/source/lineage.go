@@ -16,7 +16,7 @@ type Lineage struct{ of partial }
 func (s *Store) Lineage(ctx context.Context, location string, tell func(format string, args ...any)) (*Lineage, error) {
 	l := &Lineage{partial{location: location, filter: "tree:0"}}
 	stale := func() bool { return false } // tags come at any time
-	if err := l.of.fetch(ctx, s, "lineage", nil, tell, stale, "+refs/tags/*:refs/tags/*"); err != nil {
+	if err := l.of.fetch(ctx, s, lineageKind, nil, tell, stale, "+refs/tags/*:refs/tags/*"); err != nil {
 		return nil, err
 	}
 	return l, nil

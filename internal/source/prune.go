@@ -20,7 +20,7 @@ type PruneOptions struct {
 	TreesOf TreesOf
 	Older   time.Duration // only trees that weren't used for so long
 	All     bool          // also the indexes that make reading an override quick
-	Damaged bool          // damaged trees and a damaged private repository, and nothing else
+	Damaged bool          // damaged trees and repositories, and nothing else
 	DryRun  bool          // only tell
 }
 
@@ -84,7 +84,7 @@ func (s *Store) prune(ctx context.Context, opts PruneOptions) (Pruned, error) {
 	}
 	var p Pruned
 	if opts.Damaged { // first: trees are checked by means of it
-		if err := s.pruneRepo(ctx, opts, &p); err != nil {
+		if err := s.pruneRepos(ctx, opts, &p); err != nil {
 			return p, err
 		}
 	}
@@ -154,32 +154,72 @@ func (s *Store) pruneTree(ctx context.Context, t Stored, opts PruneOptions, p *P
 	return nil
 }
 
-// pruneRepo makes a damaged private repository anew, empty. What it held is
+// pruneRepos deletes the damaged ones of the store's repositories.
+func (s *Store) pruneRepos(ctx context.Context, opts PruneOptions, p *Pruned) error {
+	if err := s.prunePrivate(ctx, opts, p); err != nil {
+		return err
+	}
+	repos, err := s.commitRepos()
+	if err != nil {
+		return err
+	}
+	for _, repo := range repos {
+		if err := s.pruneCommits(ctx, repo, opts, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prunePrivate makes a damaged private repository anew, empty. What it held is
 // read from its sources again; the trees on disk don't need it.
-func (s *Store) pruneRepo(ctx context.Context, opts PruneOptions, p *Pruned) error {
+func (s *Store) prunePrivate(ctx context.Context, opts PruneOptions, p *Pruned) error {
 	lock, err := s.lockGit(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer release(lock)
-	bad, err := s.verifyRepo(ctx)
+	bad, err := verifyRepo(ctx, s.repo)
 	if err != nil || bad == nil {
 		return err
 	}
-	p.Files = append(p.Files, Removed{Path: s.repo.Dir, Bytes: sizeOf(s.repo.Dir)})
+	if err := s.dropRepo(s.repo, opts, p); err != nil || opts.DryRun {
+		return err
+	}
+	if _, err := git.Open(ctx, s.repo.Dir); err != nil {
+		return fmt.Errorf("making the store's repository anew: %w", err)
+	}
+	return nil
+}
+
+// pruneCommits deletes a repository of upstream's commits if it's damaged: they
+// are fetched again when somebody asks for them.
+func (s *Store) pruneCommits(ctx context.Context, repo git.Repo, opts PruneOptions, p *Pruned) error {
+	lock, err := acquire(ctx, repo.Dir+".lock", false, nil)
+	if err != nil {
+		return err
+	}
+	defer release(lock)
+	bad, err := verifyCommits(ctx, repo)
+	if err != nil || bad == nil {
+		return err
+	}
+	return s.dropRepo(repo, opts, p)
+}
+
+// dropRepo deletes a repository whose lock is held.
+func (s *Store) dropRepo(repo git.Repo, opts PruneOptions, p *Pruned) error {
+	p.Files = append(p.Files, Removed{Path: repo.Dir, Bytes: sizeOf(repo.Dir)})
 	if opts.DryRun {
 		return nil
 	}
 	// Out of its place first, so that nobody meets half of it.
-	tmp, err := temporary(filepath.Join(s.work(), "git"))
+	tmp, err := temporary(filepath.Join(s.work(), filepath.Base(repo.Dir)))
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(s.repo.Dir, filepath.Join(tmp, "git")); err != nil {
-		return fmt.Errorf("deleting the git objects of the store: %w", err)
-	}
-	if _, err := git.Open(ctx, s.repo.Dir); err != nil {
-		return fmt.Errorf("making the store's repository anew: %w", err)
+	if err := os.Rename(repo.Dir, filepath.Join(tmp, "git")); err != nil {
+		return fmt.Errorf("deleting git objects of the store: %w", err)
 	}
 	return removeAll(tmp)
 }
