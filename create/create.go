@@ -111,6 +111,9 @@ func Run(ctx context.Context, src, dst string, o Options) (Result, error) {
 	if o.Quantize != nil && o.Scope == nil {
 		return r, errors.New("quantising needs a scope of MLX")
 	}
+	if within(src, dst) {
+		return r, &SourceError{src, "it lies in " + dst + ", which would be replaced", "name another folder for the checkpoint"}
+	}
 	out, err := begin(dst, o.Force)
 	if err != nil {
 		return r, err
@@ -125,6 +128,25 @@ func Run(ctx context.Context, src, dst string, o Options) (Result, error) {
 		return r, fmt.Errorf("creating %s: %w", dst, err)
 	}
 	return r, out.finish()
+}
+
+// within says whether path, with all links followed, is folder or lies in it.
+func within(path, folder string) bool {
+	path, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		folder, err = filepath.EvalSymlinks(folder)
+	}
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err == nil {
+		folder, err = filepath.Abs(folder)
+	}
+	if err != nil {
+		return false // one of them is not there
+	}
+	rel, err := filepath.Rel(folder, path)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 // sources is what can be imported, as a hint.

@@ -221,6 +221,53 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
+// A run that is killed between the two renames of --force has moved the old
+// checkpoint away: the next one puts it back first, whatever comes of that.
+func TestKilledWhileReplacing(t *testing.T) {
+	ctx, src := context.Background(), filepath.Join(tiny, "tiny.gguf")
+	for _, force := range []bool{false, true} {
+		dir := t.TempDir()
+		dst := filepath.Join(dir, "made")
+		if _, err := Run(ctx, src, dst, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(dst, filepath.Join(dir, ".made.creating.old")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Run(ctx, filepath.Join(dir, "none"), dst, Options{Force: force}); err == nil || errors.Is(err, ErrExists) == force {
+			t.Errorf("force %v: %v", force, err)
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) != 1 || configOf(t, dst) == nil {
+			t.Errorf("force %v: %v, %v", force, entries, err)
+		}
+	}
+}
+
+// A source is not deleted to make room for what is made of it.
+func TestSourceInItsPlace(t *testing.T) {
+	dst := filepath.Join(t.TempDir(), "model")
+	if err := os.CopyFS(dst, os.DirFS(filepath.Join(tiny, "safetensors"))); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(tiny, "tiny.gguf"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dst, "tiny.gguf"), text, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, src := range []string{dst, filepath.Join(dst, "tiny.gguf")} {
+		var refused *SourceError
+		if _, err := Run(context.Background(), src, dst, Options{Force: true}); !errors.As(err, &refused) || !strings.Contains(err.Error(), "which would be replaced") {
+			t.Errorf("%v", err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dst, "tiny.gguf")); err != nil {
+		t.Error(err)
+	}
+}
+
 // A SentencePiece vocabulary takes its merges from scores, bytes where nothing
 // else is.
 func TestSentencePiece(t *testing.T) {

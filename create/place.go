@@ -29,9 +29,6 @@ func begin(dst string, force bool) (*place, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a checkpoint: %w", err)
 	}
-	if err := free(dst, force); err != nil {
-		return nil, fmt.Errorf("creating %s: %w", dst, err)
-	}
 	parent, name := filepath.Split(dst)
 	p := &place{dir: filepath.Join(parent, "."+name+".creating"), dst: dst, force: force}
 	if err := os.MkdirAll(p.dir, 0o755); err != nil {
@@ -46,7 +43,10 @@ func begin(dst string, force bool) (*place, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating %s: %w", dst, err)
 	}
-	err = os.RemoveAll(p.dir)
+	err = errors.Join(os.RemoveAll(p.dir), p.restore())
+	if err == nil {
+		err = free(dst, force)
+	}
 	if err == nil {
 		err = os.Mkdir(p.dir, 0o755)
 	}
@@ -81,16 +81,28 @@ func free(dst string, force bool) error {
 	return nil
 }
 
+// old is where what is replaced goes until it is deleted.
+func (p *place) old() string { return p.dir + ".old" }
+
+// restore puts a checkpoint back that a killed run had moved away, and deletes it
+// where the new one came to its place.
+func (p *place) restore() error {
+	if _, err := os.Lstat(p.dst); err == nil {
+		return os.RemoveAll(p.old())
+	}
+	if err := os.Rename(p.old(), p.dst); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // finish puts the folder in its place.
 func (p *place) finish() error {
 	if err := free(p.dst, p.force); err != nil {
 		return fmt.Errorf("creating %s: %w", p.dst, err)
 	}
-	old := p.dir + ".old"
-	err := os.RemoveAll(old)
-	if err == nil {
-		err = os.Rename(p.dst, old)
-	}
+	old := p.old()
+	err := os.Rename(p.dst, old)
 	replaced := err == nil
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		err = os.Rename(p.dir, p.dst)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -270,6 +271,7 @@ var fromTheMirror = []string{"PAYLOAD_SOURCE_KINDS=store,mirror"}
 func scenarios() []scenario {
 	sourceToy := []string{"payload", "source", "toy"}
 	var lock, series, staged, compiled string
+	var released map[string]string
 	return []scenario{
 		{name: "source, by git", prepare: locked, args: sourceToy, env: []string{"PAYLOAD_SOURCE_KINDS=store,git"}, wrong: wrongTree},
 		{name: "source, from an archive", prepare: locked, args: sourceToy, env: fromTheMirror, wrong: wrongTree},
@@ -339,6 +341,15 @@ func scenarios() []scenario {
 				return other("dist/quiet", &compiled, func() string { return fmt.Sprint(picture(w.t, w.at("repo", "dist", "quiet"))) })
 			}, half: wholeStage,
 		},
+		{
+			name: "package", prepare: releasedBefore, args: []string{"payload", "package", "linux"}, within: "repo/dist",
+			wrong: func(w *world, _ traced) string {
+				if released == nil {
+					released = picture(w.t, w.at("repo", "dist", "release"))
+				}
+				return w.differs(w.at("repo", "dist", "release"), released)
+			}, half: func(w *world) string { return wholeRelease(w, released) },
+		},
 	}
 }
 
@@ -367,6 +378,46 @@ func wholeStage(w *world) string {
 	out, err := exec.Command(program).CombinedOutput()
 	if text := string(out); err != nil || text != "good morning 100\n" && text != "good evening 100\n" {
 		return fmt.Sprintf("the staged program says %q, %v", out, err)
+	}
+	return ""
+}
+
+// releasedBefore makes a release with other patches first, so that the one that
+// is broken has files to replace.
+func releasedBefore(t *testing.T, w *world) {
+	t.Helper()
+	if _, err := exec.LookPath("zstd"); err != nil {
+		t.Skip("NOT RUN: zstd is not on PATH")
+	}
+	zstd := regexp.MustCompile(`v(\d+\.\d+\.\d+)`).FindStringSubmatch(w.must(t, "zstd", "--version").stdout)
+	edit(t, w.at("repo", "payload.yaml"), "components:\n", "packages:\n  zstd: "+zstd[1]+"\n  groups: [{name: base, system: linux, arch: amd64, presets: [quiet]}]\ncomponents:\n")
+	stagedBefore(t, w)
+	w.must(t, "payload", "package", "linux", "--allow-unlocked")
+	w.copy("at/repo/dist/release", "at/old")
+	w.must(t, "payload", "build", "--preset", "quiet", "--launcher", "none")
+}
+
+// wholeRelease says what is wrong with a release: its archive is there, each of
+// its files is the old one or the new one, and the checksums hold where there
+// are any. What is being put together has names that begin with a dot.
+func wholeRelease(w *world, now map[string]string) string {
+	dir := w.at("repo", "dist", "release")
+	old, got := picture(w.t, w.at("old")), picture(w.t, dir)
+	if archive := "/payload-linux-amd64-base.tar.zst"; got[archive] == "" {
+		return archive + " is gone"
+	}
+	for name, what := range got {
+		if !strings.HasPrefix(name, "/.") && what != old[name] && what != now[name] {
+			return name + " is neither the old one nor the new one"
+		}
+	}
+	if got["/SHA256SUMS"] == "" {
+		return ""
+	}
+	cmd := exec.Command("sha256sum", "-c", "--quiet", "SHA256SUMS")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Sprintf("SHA256SUMS does not hold: %s", out)
 	}
 	return ""
 }

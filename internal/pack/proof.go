@@ -144,19 +144,22 @@ func hand(fresh, out string, packages []Package, key *minisign.PrivateKey) error
 			return err
 		}
 	}
-	if err := clearOld(out, packages); err != nil {
-		return err
-	}
 	entries, err := os.ReadDir(fresh)
 	if err != nil {
 		return err
 	}
+	placed := map[string]bool{}
 	for _, e := range entries {
 		if e.Name() != archive.SumsName {
 			if err := os.Rename(filepath.Join(fresh, e.Name()), filepath.Join(out, e.Name())); err != nil {
 				return err
 			}
+			placed[e.Name()] = true
 		}
+	}
+	// Only now: until it was replaced, the old archive is the only one.
+	if err := clearOld(out, packages, placed); err != nil {
+		return err
 	}
 	if err := atomicfile.SyncDir(out); err != nil {
 		return err
@@ -176,14 +179,14 @@ func madeBy(p Package, name string) bool {
 
 var endings = regexp.MustCompile(`^(-debug)?\.(tar\.zst|tgz|zip|dmg)(\.part\d+)?$|^\.(cdx|provenance)\.json(\.minisig)?$`)
 
-// clearOld deletes the files that the new ones replace.
-func clearOld(out string, packages []Package) error {
+// clearOld deletes the files of earlier packaging that no new one was placed over.
+func clearOld(out string, packages []Package, placed map[string]bool) error {
 	entries, err := os.ReadDir(out)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if slices.ContainsFunc(packages, func(p Package) bool { return madeBy(p, e.Name()) }) {
+		if !placed[e.Name()] && slices.ContainsFunc(packages, func(p Package) bool { return madeBy(p, e.Name()) }) {
 			if err := os.Remove(filepath.Join(out, e.Name())); err != nil {
 				return err
 			}
