@@ -305,7 +305,12 @@ var (
 		of(func(e *damagedReleaseError) failure {
 			return failure{code: exitVerification, hint: "payload verify --no-run " + e.path}
 		}),
-		every[*verify.FolderError](exitUsage, "name a staged tree or an archive: payload verify dist/PRESET"),
+		of(func(e *verify.FolderError) failure {
+			if errors.Is(e, fs.ErrPermission) {
+				return failure{code: exitFailed, hint: "chmod -R u+rX " + e.Dir}
+			}
+			return failure{code: exitUsage, hint: "name a staged tree or an archive: payload verify dist/PRESET"}
+		}),
 		every[*verify.NotAskableError](exitFailed, "name two staged payloads that this machine can run: --run OLDDIR,NEWDIR"),
 		of(func(e *cmakerun.UnknownPresetError) failure {
 			if len(e.Nearest) > 0 {

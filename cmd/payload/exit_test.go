@@ -50,6 +50,7 @@ func TestFailures(t *testing.T) {
 		{&cmakerun.UnknownPresetError{Name: "x"}, exitUsage, "payload doctor"},
 		{&verify.NotAskableError{Dir: "x", Why: "y"}, exitFailed, "name two staged payloads that this machine can run: --run OLDDIR,NEWDIR"},
 		{&verify.FolderError{Dir: "x", Err: errors.New("y")}, exitUsage, "payload verify dist/PRESET"},
+		{&verify.FolderError{Dir: "x", Err: fmt.Errorf("y: %w", fs.ErrPermission)}, exitFailed, "chmod -R u+rX x"},
 		{&pack.RefusedError{Reasons: []manifest.Allowed{{What: pack.AllowUnlocked, Preset: "p"}}}, exitFindings, "payload build --preset p; or package it all the same: --allow-unlocked"},
 		{&pack.RefusedError{Reasons: []manifest.Allowed{{What: pack.AllowUnverified, Preset: "p"}}}, exitVerification, "--allow-unverified"},
 		{&pack.RefusedError{Reasons: []manifest.Allowed{{What: pack.AllowChanged, Preset: "p"}}}, exitVerification, "payload build --preset p"},
