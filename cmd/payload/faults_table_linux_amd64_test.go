@@ -99,8 +99,8 @@ again. A step is a system call by which payload or a git below it changes a file
 starts a program; here every %s of them was broken, one a trial.
 
 A trial counts as wrong when a run says that all is well and a file of the tree (or the
-lock, the series, the staged payload) is not what it should be, when an error doesn't
-say what is the matter, or when half-made files outlive a prune.
+lock, the series, the staged payload, the release) is not what it should be, when an
+error doesn't say what is the matter, or when half-made files outlive a prune.
 
 | fault | tried | the broken run: died | clear error | finished, right | the next run: right | clear error | wrong |
 |---|---|---|---|---|---|---|---|
