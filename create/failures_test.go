@@ -241,6 +241,16 @@ func TestKilledWhileReplacing(t *testing.T) {
 		if err != nil || len(entries) != 1 || configOf(t, dst) == nil {
 			t.Errorf("force %v: %v, %v", force, entries, err)
 		}
+		// And one that was killed after them has left the old one lying there.
+		if err := os.Mkdir(filepath.Join(dir, ".made.creating.old"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Run(ctx, src, dst, Options{Force: true}); err != nil {
+			t.Error(err)
+		}
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+			t.Errorf("force %v: %v, %v", force, entries, err)
+		}
 	}
 }
 

@@ -43,7 +43,7 @@ func begin(dst string, force bool) (*place, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating %s: %w", dst, err)
 	}
-	err = errors.Join(os.RemoveAll(p.dir), p.restore())
+	err = errors.Join(os.RemoveAll(p.dir), p.restore(), os.RemoveAll(p.dir))
 	if err == nil {
 		err = free(dst, force)
 	}
@@ -81,16 +81,17 @@ func free(dst string, force bool) error {
 	return nil
 }
 
-// old is where what is replaced goes until it is deleted.
+// old is where what is replaced waits, whole, until the new one is in its place.
 func (p *place) old() string { return p.dir + ".old" }
 
-// restore puts a checkpoint back that a killed run had moved away, and deletes it
-// where the new one came to its place.
+// restore puts a checkpoint back that a killed run had moved away. Where the new
+// one came to its place, the old one goes to p.dir, to be deleted with that.
 func (p *place) restore() error {
+	to := p.dst
 	if _, err := os.Lstat(p.dst); err == nil {
-		return os.RemoveAll(p.old())
+		to = p.dir
 	}
-	if err := os.Rename(p.old(), p.dst); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Rename(p.old(), to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -113,7 +114,7 @@ func (p *place) finish() error {
 		}
 		return fmt.Errorf("putting the checkpoint to its place: %w", err)
 	}
-	if err := os.RemoveAll(old); err != nil {
+	if err := errors.Join(p.restore(), os.RemoveAll(p.dir)); err != nil {
 		return fmt.Errorf("removing the checkpoint that was replaced: %w", err)
 	}
 	return nil

@@ -68,13 +68,19 @@ var damageSigns = []string{
 	"invalid object", "missing object", "missing blob", "missing tree", "bad tree", "inflate", "bad config", "bad signature",
 }
 
+// TellsOfDamage says whether git's words may be about its own repository that
+// isn't whole.
+func TellsOfDamage(stderr string) bool {
+	return slices.ContainsFunc(damageSigns, func(sign string) bool { return strings.Contains(stderr, sign) })
+}
+
 // kindOf is Classify for a command line.
 func kindOf(args []string, stderr string) error {
 	if kind := Classify(stderr); kind != nil || args[0] != "git" {
 		return kind
 	}
 	talks := slices.ContainsFunc(args, func(arg string) bool { return arg == "fetch" || arg == "ls-remote" })
-	if !talks && slices.ContainsFunc(damageSigns, func(sign string) bool { return strings.Contains(stderr, sign) }) {
+	if !talks && TellsOfDamage(stderr) {
 		return ErrDamaged
 	}
 	return nil

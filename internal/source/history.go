@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"payload/internal/git"
-	"payload/internal/pin"
 	"payload/internal/run"
 )
 
@@ -109,8 +108,8 @@ func (p *partial) fetch(ctx context.Context, s *Store, kind string, progress io.
 	}
 	if p.repo, err = git.Open(ctx, dir); err == nil && !holds() {
 		err = p.fill(ctx, progress, tell, specs)
-		_, away := errors.AsType[*pin.UnreachableError](err)
-		if err != nil && !away && ctx.Err() == nil { // is it upstream's fault, or what lies here?
+		exit, failed := errors.AsType[*run.ExitError](err)
+		if failed && run.TellsOfDamage(exit.Stderr) { // upstream's, or what lies here?
 			if bad, _ := verifyCommits(ctx, p.repo); bad != nil {
 				err = fmt.Errorf("%w: %w", run.ErrDamaged, err)
 			}
