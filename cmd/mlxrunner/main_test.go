@@ -94,13 +94,25 @@ func TestInterruptedTwice(t *testing.T) {
 		t.Skip("a process can't be interrupted there")
 	}
 	mlxtest.Library(t)
-	if os.Getenv("MLXRUNNER_TEST_STUCK") != "" {
-		os.Exit(Main([]string{"run", "--model", tiny, "--prompt", "The harbour"}, strings.NewReader(""), stuck{}, os.Stderr))
+	switch os.Getenv("MLXRUNNER_TEST_STUCK") {
+	case "text":
+		os.Exit(Main([]string{"run", "--model", tiny, "--prompt", "The harbour"}, strings.NewReader(""), stuck{}, os.Stderr)) //nolint:forbidigo // as main does
+	case "answer":
+		root := newRootCmd(&app{stdin: strings.NewReader("Hello!\n"), stdout: stuck{}, voice: &voice{w: os.Stderr, terminal: true}})
+		root.SetArgs([]string{"run", "--model", tiny})
+		t.Fatal(root.ExecuteContext(t.Context()))
 	}
+	for _, what := range []string{"text", "answer"} {
+		interruptTwice(t, what)
+	}
+}
+
+func interruptTwice(t *testing.T, what string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	self := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestInterruptedTwice$")
-	self.Env = append(os.Environ(), "MLXRUNNER_TEST_STUCK=1")
+	self.Env = append(os.Environ(), "MLXRUNNER_TEST_STUCK="+what)
 	told, err := self.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +120,7 @@ func TestInterruptedTwice(t *testing.T) {
 	if err := self.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for lines := bufio.NewScanner(told); lines.Scan() && lines.Text() != "stuck"; {
+	for lines := bufio.NewScanner(told); lines.Scan() && !strings.HasSuffix(lines.Text(), "stuck"); {
 		t.Log(lines.Text())
 	}
 	sent := 0
@@ -126,7 +138,7 @@ func TestInterruptedTwice(t *testing.T) {
 		break
 	}
 	if code := self.ProcessState.ExitCode(); code != exitInterrupted || sent < 2 || sent > 100 {
-		t.Errorf("exit code %d after %d signals", code, sent)
+		t.Errorf("%s: exit code %d after %d signals", what, code, sent)
 	}
 }
 

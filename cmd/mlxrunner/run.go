@@ -224,13 +224,18 @@ func endAtOnce(ctx context.Context) (stop func()) {
 		signals := make(chan os.Signal, 1)
 		signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 		defer signal.Stop(signals)
-		select {
-		case <-signals:
-			os.Exit(exitInterrupted)
-		case <-over:
-		}
+		exitAt(signals, over)
 	})
 	return func() { unregister(); close(over) }
+}
+
+// exitAt ends the process at the next signal, unless it is over before.
+func exitAt(signals <-chan os.Signal, over <-chan struct{}) {
+	select {
+	case <-signals:
+		os.Exit(exitInterrupted) //nolint:forbidigo // what main waits for may take long to return
+	case <-over:
+	}
 }
 
 func complete(ctx context.Context, a *app, s *session, o runOptions) error {
@@ -342,21 +347,24 @@ func converse(ctx context.Context, a *app, s *session, o runOptions) error {
 }
 
 // interruptible lets an interrupt end one phase of a conversation: an answer, of
-// which the rest is not wanted, or the waiting for a message, by which a person leaves.
+// which the rest is not wanted, or the waiting for a message, by which a person
+// leaves. A second one in a phase ends the process.
 func interruptible(ctx context.Context) func() (context.Context, context.CancelFunc) {
 	signal.Reset(os.Interrupt) // which ended ctx
 	interrupts := make(chan os.Signal, 1)
 	signal.Notify(interrupts, os.Interrupt)
 	return func() (context.Context, context.CancelFunc) {
 		own, cancel := context.WithCancel(ctx)
+		over := make(chan struct{})
 		go func() {
 			select {
 			case <-interrupts:
 				cancel()
-			case <-own.Done():
+				exitAt(interrupts, over)
+			case <-over:
 			}
 		}()
-		return own, cancel
+		return own, func() { cancel(); close(over) }
 	}
 }
 
