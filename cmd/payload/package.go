@@ -39,12 +39,15 @@ a CycloneDX inventory and provenance. The same trees give the same bytes.
 A tree that is not what payload.lock says, was not verified or differs from its
 payload.json is refused; --allow-… passes over that, and the archive's
 payload.json says so.`,
-		Args: args(cobra.MatchAll(cobra.ExactArgs(1), func(_ *cobra.Command, args []string) error {
-			if !slices.Contains(config.Systems, args[0]) {
+		Args: args(func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) != 1:
+				return fmt.Errorf("name one system to package for: %s", strings.Join(config.Systems, ", "))
+			case !slices.Contains(config.Systems, args[0]):
 				return fmt.Errorf("%q is none of %s", args[0], strings.Join(config.Systems, ", "))
 			}
 			return nil
-		})),
+		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.System = args[0]
 			size, err := parseSize(opts.maxPart)
@@ -81,7 +84,7 @@ payload.json says so.`,
 	f := cmd.Flags()
 	f.StringVar(&opts.From, "from", "dist", "the `FOLDER` of staged trees, one a preset")
 	f.StringVar(&opts.Out, "out", "dist/release", "the `FOLDER` that the release goes to")
-	f.StringSliceVar(&opts.Groups, "group", nil, "these `GROUPS` alone; one that is not staged is an error then")
+	f.StringSliceVar(&opts.Groups, "group", nil, "these `GROUPS` alone, as base,vulkan; one that is not staged is an error then")
 	f.StringVar(&opts.Glibc, "glibc", "", "linux: refuse files that need a newer glibc than `VERSION`")
 	f.StringVar(&opts.MacOS, "macos", "", "darwin: refuse files that need a newer macOS than `VERSION`, but those of a folder for a newer one, where another folder serves it")
 	f.StringVar(&opts.maxPart, "max-part", "", "split archives into files of at most `SIZE`: 1900M, 2G")

@@ -2,14 +2,7 @@ package main
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/asn1"
 	"encoding/json"
-	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,9 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"software.sslmate.com/src/go-pkcs12"
 
 	"payload/internal/codesign"
 	"payload/internal/machofile"
@@ -204,8 +194,8 @@ func TestPackageDarwin(t *testing.T) {
 
 func TestPackageDarwinRefuses(t *testing.T) {
 	dir := macRepo(t)
-	p12, key := certificate(t), []string{"--notary-key", "nowhere.p8", "--notary-key-id", "K", "--notary-issuer", "I"}
-	t.Setenv("PAYLOAD_CERTIFICATE_PASSWORD", "secret")
+	p12, key := testkit.NewAuthority(t).DeveloperID(t), []string{"--notary-key", "nowhere.p8", "--notary-key-id", "K", "--notary-issuer", "I"}
+	t.Setenv(certificatePasswordVar, testkit.CertificatePassword)
 	for _, c := range []struct {
 		args []string
 		code int
@@ -362,45 +352,6 @@ func TestPackageDarwinDebug(t *testing.T) {
 	}
 }
 
-// certificate is one that calls itself Developer ID, in a file.
-func certificate(t *testing.T) string {
-	t.Helper()
-	issue := func(c, parent *x509.Certificate, with *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if parent == nil {
-			parent, with = c, key
-		}
-		c.SerialNumber, c.NotBefore, c.NotAfter = big.NewInt(1), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-		der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, with)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cert, err := x509.ParseCertificate(der)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return cert, key
-	}
-	ca, caKey := issue(&x509.Certificate{Subject: pkix.Name{CommonName: "CA"}, IsCA: true, BasicConstraintsValid: true}, nil, nil)
-	leaf, key := issue(&x509.Certificate{
-		Subject:         pkix.Name{CommonName: "Developer ID Application: Nobody (TEAM123456)", OrganizationalUnit: []string{"TEAM123456"}},
-		ExtKeyUsage:     []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
-		ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 2, 840, 113635, 100, 6, 1, 13}, Value: []byte{5, 0}}},
-	}, ca, caKey)
-	data, err := pkcs12.Modern.Encode(key, leaf, []*x509.Certificate{ca}, "secret")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "id.p12")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
 // notaryVariables name the service as a user's environment does.
 func notaryVariables(t *testing.T, service *notarytest.Service) {
 	t.Helper()
@@ -414,9 +365,9 @@ func notaryVariables(t *testing.T, service *notarytest.Service) {
 func TestPackageDarwinNotarised(t *testing.T) {
 	dir := macRepo(t)
 	service := notarytest.New(t, "In Progress")
-	t.Setenv("PAYLOAD_CERTIFICATE_PASSWORD", "secret")
+	t.Setenv(certificatePasswordVar, testkit.CertificatePassword)
 	notaryVariables(t, service)
-	code, _, voice := payloadIn(dir, "package", "darwin", "--sign", "developer-id", "--certificate", certificate(t), "--notarize", "--notary-wait", "40ms")
+	code, _, voice := payloadIn(dir, "package", "darwin", "--sign", "developer-id", "--certificate", testkit.NewAuthority(t).DeveloperID(t), "--notarize", "--notary-wait", "40ms")
 	if code != exitFailed || !strings.Contains(voice, "hint: payload package darwin --resume") || !strings.Contains(voice, "has not decided on submission sub-1") {
 		t.Fatalf("exit %d\n%s", code, voice)
 	}

@@ -4,15 +4,12 @@ import (
 	"bytes"
 	"context"
 	"crypto"
-	"crypto/rand"
-	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
 	"encoding/hex"
 	"errors"
 	"io"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -25,73 +22,19 @@ import (
 	"github.com/blacktop/go-macho"
 	"github.com/digitorus/pkcs7"
 	"github.com/digitorus/timestamp"
-	"software.sslmate.com/src/go-pkcs12"
 
 	"payload/internal/machofile"
 	"payload/internal/testkit"
 )
 
-// authority issues certificates for the tests of one run.
-type authority struct {
-	cert *x509.Certificate
-	key  *rsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{}
-	a.cert, a.key = a.issue(t, &x509.Certificate{Subject: pkix.Name{CommonName: "Throw-away CA"}, IsCA: true, BasicConstraintsValid: true})
-	return a
-}
-
-func (a *authority) issue(t *testing.T, c *x509.Certificate) (*x509.Certificate, *rsa.PrivateKey) {
-	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<60)); err != nil {
-		t.Fatal(err)
-	}
-	if c.NotAfter.IsZero() {
-		c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	}
-	parent, with := c, key
-	if a.cert != nil {
-		parent, with = a.cert, a.key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, with)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert, key
-}
-
 // signer is an identity that is read from a file, as a user's.
-func signer(t *testing.T, a *authority) *Identity {
+func signer(t *testing.T, a *testkit.Authority) *Identity {
 	t.Helper()
-	cert, key := a.issue(t, &x509.Certificate{
-		Subject:         pkix.Name{CommonName: "Developer ID Application: Nobody (TEAM123456)", OrganizationalUnit: []string{"TEAM123456"}},
-		KeyUsage:        x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:     []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
-		ExtraExtensions: []pkix.Extension{{Id: oidDeveloperID, Critical: true, Value: []byte{5, 0}}},
-	})
-	data, err := pkcs12.Modern.Encode(key, cert, []*x509.Certificate{a.cert}, "secret")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "id.p12")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := a.DeveloperID(t)
 	if _, err := LoadIdentity(file, "wrong"); err == nil {
 		t.Error("a wrong password opens the file")
 	}
-	id, err := LoadIdentity(file, "secret")
+	id, err := LoadIdentity(file, testkit.CertificatePassword)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +143,7 @@ func TestCheckFindsChanges(t *testing.T) {
 }
 
 func TestCertificate(t *testing.T) {
-	a := newAuthority(t)
+	a := testkit.NewAuthority(t)
 	id := signer(t, a)
 	if !id.DeveloperID() || id.Team != "TEAM123456" || len(id.Chain) != 1 {
 		t.Fatalf("identity %+v", id)
@@ -267,9 +210,9 @@ func checkTimestamp(t *testing.T, cms []byte) {
 }
 
 // stampServer is a time-stamping authority; change makes its answers wrong.
-func stampServer(t *testing.T, a *authority, asked *int, change func([]byte) []byte) string {
+func stampServer(t *testing.T, a *testkit.Authority, asked *int, change func([]byte) []byte) string {
 	t.Helper()
-	cert, key := a.issue(t, &x509.Certificate{Subject: pkix.Name{CommonName: "Clock"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageTimeStamping}})
+	cert, key := a.Issue(t, &x509.Certificate{Subject: pkix.Name{CommonName: "Clock"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageTimeStamping}})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		*asked++
 		body, _ := io.ReadAll(r.Body)
@@ -294,7 +237,7 @@ func stampServer(t *testing.T, a *authority, asked *int, change func([]byte) []b
 
 // What can't be signed stays as it was.
 func TestRefused(t *testing.T) {
-	a := newAuthority(t)
+	a := testkit.NewAuthority(t)
 	wrongStamp := stampServer(t, a, new(int), func(b []byte) []byte { return append([]byte{^b[0]}, b[1:]...) })
 	down := httptest.NewServer(http.NotFoundHandler())
 	down.Close()
@@ -353,7 +296,7 @@ func TestRefused(t *testing.T) {
 }
 
 func TestCertificatesRefused(t *testing.T) {
-	a := newAuthority(t)
+	a := testkit.NewAuthority(t)
 	sign := []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning}
 	for name, c := range map[string]struct {
 		cert *x509.Certificate
@@ -363,7 +306,7 @@ func TestCertificatesRefused(t *testing.T) {
 		"expired":           {&x509.Certificate{ExtKeyUsage: sign, NotBefore: time.Unix(0, 0), NotAfter: time.Unix(86400, 0)}, "valid from 1970-01-01 to 1970-01-02"},
 		"without its chain": {&x509.Certificate{ExtKeyUsage: sign, ExtraExtensions: []pkix.Extension{{Id: oidDeveloperID, Value: []byte{5, 0}}}}, "export it together with its chain"},
 	} {
-		cert, key := a.issue(t, c.cert)
+		cert, key := a.Issue(t, c.cert)
 		if _, err := NewIdentity(cert, key, nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}

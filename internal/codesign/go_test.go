@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"payload/internal/machofile"
+	"payload/internal/testkit"
 )
 
 // What Go's linker writes: signed by itself for arm64, unsigned for amd64.
@@ -34,7 +35,7 @@ func TestGoProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := newAuthority(t)
+	a := testkit.NewAuthority(t)
 	for _, o := range []Options{{}, {Identity: signer(t, a), Runtime: true}} {
 		signed, err := Bytes(t.Context(), fat, "hello", nil, o)
 		if err != nil {

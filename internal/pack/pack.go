@@ -155,7 +155,10 @@ func (j *Job) Say(format string, args ...any) { j.v.Say(format, args...) }
 
 // Progress shows how far a long step is.
 func (j *Job) Progress(done, total int64, what string) {
-	const unit = 1 << 10 // the bar counts in int, which may have 32 bits
+	const unit, short = 1 << 10, 8 << 20 // the bar counts in int, which may have 32 bits
+	if total < short {
+		return // over before it is read
+	}
 	j.v.Progress(int(done/unit), int(max(1, total/unit)), what)
 }
 
