@@ -305,6 +305,7 @@ var (
 		of(func(e *damagedReleaseError) failure {
 			return failure{code: exitVerification, hint: "payload verify --no-run " + e.path}
 		}),
+		is(verify.ErrNotOver, exitUsage, "leave --over out; what a group lies over is in "+config.FileName),
 		of(func(e *verify.FolderError) failure {
 			if errors.Is(e, fs.ErrPermission) {
 				return failure{code: exitFailed, hint: "chmod -R u+rX " + e.Dir}

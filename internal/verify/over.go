@@ -13,10 +13,10 @@ import (
 	"payload/internal/report"
 )
 
-var (
-	errNotOver = errors.New("it is no archive of a group that lies over another one")
-	errNoBase  = errors.New("no payload is in it")
-)
+// ErrNotOver is a payload that can't be laid over another one.
+var ErrNotOver = errors.New("it is no archive of a group that lies over another one")
+
+var errNoBase = errors.New("no payload is in it")
 
 // Over lays what o opened over the payload of its base, in a temporary folder
 // that becomes o.Dir: what users have when both are unpacked. Where they don't go
@@ -25,13 +25,14 @@ func (o *Opened) Over(ctx context.Context, base *Opened) error {
 	if o.Dir == "" {
 		return nil // it is in the findings why
 	}
+	o.Findings = slices.Concat(o.Findings, base.Findings)
 	if base.Dir == "" {
-		o.Findings, o.Dir = slices.Concat(o.Findings, base.Findings), ""
+		o.Dir = ""
 		return nil
 	}
 	above, err := readManifests(o.Dir)
 	if err != nil || slices.ContainsFunc(above.all, func(m manifest.Manifest) bool { return m.Package == nil || m.Package.Over == "" }) {
-		return &FolderError{Dir: o.Name, Err: errNotOver}
+		return &FolderError{Dir: o.Name, Err: ErrNotOver}
 	}
 	below, err := readManifests(base.Dir)
 	if err != nil {
