@@ -76,7 +76,7 @@ errors or warnings. Each finding has file, line and what to do.
 	for _, c := range Checks() {
 		fmt.Fprintf(&b, "**%s.** %s\n\n", c.ID, c.Explanation)
 	}
-	b.WriteString("`--check ID,ID` runs some alone, `--explain ID` prints one of the texts above, `--format`\n" +
+	b.WriteString("`--check ID,ID` runs some alone, `--explain=ID` prints one of the texts above, `--format`\n" +
 		"and `--output FILE` write text, JSON, SARIF 2.1.0, Markdown, HTML and GitHub's\nannotations. " +
 		"A finding is accepted for a while by `waivers` in payload.yaml; see\n[payload-yaml.md](payload-yaml.md).\n")
 	return b.String()
