@@ -250,7 +250,7 @@ func (r *Turn) thinking() []Part {
 		r.body, r.step = false, r.afterThought
 		return out
 	}
-	sure := len(r.held) - unsure(r.held, r.marks.close)
+	sure := len(r.held) - Unsure(r.held, r.marks.close)
 	return r.tell(r.take(len(strings.TrimRight(r.held[:sure], "\n"))))
 }
 
@@ -340,7 +340,7 @@ func (r *Turn) message() []Part {
 	marks := []string{markStart, markChannel, markEnd, markCall, markReturn}
 	at, mark := firstOf(r.held, marks...)
 	if mark == "" {
-		return r.tell(r.take(len(r.held) - unsure(r.held, marks...)))
+		return r.tell(r.take(len(r.held) - Unsure(r.held, marks...)))
 	}
 	out := append(r.tell(r.take(at)), r.leave()...)
 	if mark == markCall || mark == markReturn {
@@ -360,8 +360,8 @@ func firstOf(text string, marks ...string) (at int, mark string) {
 	return at, mark
 }
 
-// unsure is the length of the longest end of text that begins one of some marks.
-func unsure(text string, marks ...string) (longest int) {
+// Unsure is the length of the longest end of text that begins one of some marks.
+func Unsure(text string, marks ...string) (longest int) {
 	for _, m := range marks {
 		for n := min(len(m)-1, len(text)); n > longest; n-- {
 			if strings.HasSuffix(text, m[:n]) {

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"payload/mlxrunner/chat"
 )
 
 // A toolForm is how a family of models writes calls of tools.
@@ -168,21 +170,11 @@ func (p *callParser) text() (out string) {
 		p.mode, p.mark = inCall, p.form.open
 		return strings.TrimRight(out, "\n")
 	}
-	keep := begins(p.held, p.form.open)
+	keep := chat.Unsure(p.held, p.form.open)
 	// Line ends before a call are not part of the text.
 	keep += len(p.held[:len(p.held)-keep]) - len(strings.TrimRight(p.held[:len(p.held)-keep], "\n"))
 	out, p.held = p.held[:len(p.held)-keep], p.held[len(p.held)-keep:]
 	return out
-}
-
-// begins is the length of the longest end of text that begins mark.
-func begins(text, mark string) int {
-	for n := min(len(mark)-1, len(text)); n > 0; n-- {
-		if strings.HasSuffix(text, mark[:n]) {
-			return n
-		}
-	}
-	return 0
 }
 
 // call reads on in a call.
