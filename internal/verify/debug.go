@@ -80,8 +80,10 @@ func (o *Opened) debugArchive(ctx context.Context, file string, parts []string, 
 		return err
 	}
 	if size != d.Size || sum != d.SHA256 {
-		o.found(archive.Problem{ID: "debug.digest", Entry: d.Name, Title: d.Name + " is not the debug information of this archive",
-			Detail: fmt.Sprintf("SHA-256 %s, %d bytes; %s says %s, %d bytes", sum, size, manifest.Name, d.SHA256, d.Size)})
+		o.found(archive.Problem{
+			ID: "debug.digest", Entry: d.Name, Title: d.Name + " is not the debug information of this archive",
+			Detail: fmt.Sprintf("SHA-256 %s, %d bytes; %s says %s, %d bytes", sum, size, manifest.Name, d.SHA256, d.Size),
+		})
 		return nil
 	}
 	temp, err := os.MkdirTemp("", "payload-debug-")

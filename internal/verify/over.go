@@ -116,8 +116,10 @@ func (o *Opened) fits(p *manifest.Package, name string, base described) {
 		case err != nil || !ok:
 			o.found(archive.Problem{ID: "over.missing", Entry: r.Path, Title: fmt.Sprintf("%s loads %s, which the base does not have", p.Group, r.Path)})
 		case f.SHA256 != r.SHA256 && !base.stripped(real):
-			o.found(archive.Problem{ID: "over.relies", Entry: r.Path, Title: fmt.Sprintf("%s of the base is not the file that %s was proven with", r.Path, p.Group),
-				Detail: fmt.Sprintf("its SHA-256 is %s, and was %s; what is loaded of it is there, or another finding says what is not", f.SHA256, r.SHA256)})
+			o.found(archive.Problem{
+				ID: "over.relies", Entry: r.Path, Title: fmt.Sprintf("%s of the base is not the file that %s was proven with", r.Path, p.Group),
+				Detail: fmt.Sprintf("its SHA-256 is %s, and was %s; what is loaded of it is there, or another finding says what is not", f.SHA256, r.SHA256),
+			})
 			o.Findings[len(o.Findings)-1].Severity = report.Warning
 		}
 	}
