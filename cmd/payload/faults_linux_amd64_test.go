@@ -342,7 +342,7 @@ func scenarios() []scenario {
 			}, half: wholeStage,
 		},
 		{
-			name: "package", prepare: releasedBefore, args: []string{"payload", "package", "linux"}, within: "repo/dist",
+			name: "package", prepare: releasedBefore, args: []string{"payload", "package", "linux"},
 			wrong: func(w *world, _ traced) string {
 				if released == nil {
 					released = picture(w.t, w.at("repo", "dist", "release"))
@@ -395,6 +395,8 @@ func releasedBefore(t *testing.T, w *world) {
 	w.must(t, "payload", "package", "linux", "--allow-unlocked")
 	w.copy("at/repo/dist/release", "at/old")
 	w.must(t, "payload", "build", "--preset", "quiet", "--launcher", "none")
+	testkit.Write(t, w.at("repo", ".gitignore"), "build/\ndist/\n")
+	w.must(t, "sh", "-c", "git init -q && git add -A && git -c user.name=toy -c user.email=toy@example.org commit -q -m toy")
 }
 
 // wholeRelease says what is wrong with a release: its archive is there, each of

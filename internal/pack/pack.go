@@ -221,6 +221,9 @@ func Run(ctx context.Context, w *workspace.Workspace, v *voice.Voice, o Options)
 	if err != nil {
 		return res, err
 	}
+	if _, err := keptSums(o.Out); err != nil { // packing may take minutes
+		return res, fmt.Errorf("packaging for %s: %w", o.System, err)
+	}
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
 		return res, fmt.Errorf("packaging for %s: %w", o.System, err)
 	}

@@ -34,7 +34,8 @@ func lookAt(ctx context.Context, root string) (repository, error) {
 			return r, fmt.Errorf("reading the commit of %s: git says %q", root, res.Stdout)
 		}
 		r.commit, r.time = commit, time.Unix(n, 0).UTC()
-		res, err := run.Do(ctx, run.Cmd{Dir: root, Args: []string{"git", "status", "--porcelain", "--untracked-files=no"}})
+		// A look must not write: git would refresh the index, and fail where the disk is full.
+		res, err := run.Do(ctx, run.Cmd{Dir: root, Args: []string{"git", "--no-optional-locks", "status", "--porcelain", "--untracked-files=no"}})
 		if err != nil {
 			return r, fmt.Errorf("reading the state of %s: %w", root, err)
 		}

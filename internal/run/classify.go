@@ -26,6 +26,7 @@ var signs = []struct {
 	kind error
 }{
 	{"No space left on device", ErrNoSpace},
+	{"Out of diskspace", ErrNoSpace}, // git of its index
 	{"Disk quota exceeded", ErrNoSpace},
 	{"not enough space on the disk", ErrNoSpace},
 	{"memory exhausted", ErrNoMemory},

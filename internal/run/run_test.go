@@ -122,6 +122,7 @@ func TestMissingTool(t *testing.T) {
 func TestKinds(t *testing.T) {
 	for text, want := range map[string]error{
 		"CMake Error: cannot write \"/a/b\": No space\n  left on device.":                        ErrNoSpace,
+		"fatal: sha1 file '/a/.git/index.lock' write error. Out of diskspace":                    ErrNoSpace,
 		"cc1plus: out of memory allocating 640136 bytes after a total of 2789376 bytes":          ErrNoMemory,
 		"nvcc error : 'cicc' died due to signal 9 (Kill signal)":                                 ErrNoMemory,
 		"collect2: fatal error: ld terminated with signal 9 [Killed]":                            ErrNoMemory,
