@@ -113,6 +113,9 @@ func TestRefusedFolder(t *testing.T) {
 			}
 			return errors.Join(err, w.Close())
 		}, "the tensor model.layers.0.mlp.experts.gate_up_proj[1 1 1] holds several matrices"},
+		"template": {func(dir string) error {
+			return os.Symlink("gone", filepath.Join(dir, "chat_template.jinja"))
+		}, "a file of it is a link to nothing: stat "},
 		"truncated": {func(dir string) error { return os.Truncate(filepath.Join(dir, "model.safetensors"), 100_000) }, "it is truncated"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,11 +20,18 @@ import (
 // openFolder reads a folder in the Hugging Face layout.
 func openFolder(dir string) (*source, error) {
 	refuse := func(why, hint string) (*source, error) { return nil, &SourceError{dir, why, hint} }
-	if has(dir, "adapter_config.json") || has(dir, "adapter_model.safetensors") || has(dir, "adapters.safetensors") {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("importing %s: %w", dir, err)
+	}
+	has := func(name string) bool {
+		return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == name })
+	}
+	if has("adapter_config.json") || has("adapter_model.safetensors") || has("adapters.safetensors") {
 		return refuse("it holds an adapter (LoRA), which is no model of its own",
 			"merge it into the model that it was trained on, then create from the merged folder; peft does it by merge_and_unload and save_pretrained, mlx-lm by mlx_lm.fuse")
 	}
-	if !has(dir, model.ConfigName) {
+	if !has(model.ConfigName) {
 		return refuse("it has no "+model.ConfigName, sources)
 	}
 	config, err := model.ReadConfig(dir)
@@ -36,7 +44,7 @@ func openFolder(dir string) (*source, error) {
 	if !config.Quant.None() {
 		return refuse(fmt.Sprintf("its weights are quantised already, as %v", config.Quant.Default), "mlxrunner runs it as it is; to quantise otherwise, create from the weights as they were before")
 	}
-	if !has(dir, tokenizer.FileName) {
+	if !has(tokenizer.FileName) {
 		return refuse("it has no "+tokenizer.FileName, "save its tokenizer as tokenizer.json with transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)")
 	}
 	s := &source{path: dir, kind: config.ModelType}
@@ -53,7 +61,11 @@ func openFolder(dir string) (*source, error) {
 			s.dtype, _ = ParseDType(name) // another type is each tensor's own
 		}
 	}
-	if s.files, err = carried(dir); err != nil {
+	s.files, err = carried(dir, entries)
+	if errors.Is(err, fs.ErrNotExist) {
+		return refuse("a file of it is a link to nothing: "+err.Error(), "fetch the checkpoint again, or delete the link if its file is not wanted")
+	}
+	if err != nil {
 		return nil, fmt.Errorf("importing %s: %w", dir, err)
 	}
 	weights, err := safetensors.OpenDir(dir)
@@ -70,18 +82,10 @@ func openFolder(dir string) (*source, error) {
 	return s, nil
 }
 
-func has(dir, name string) bool {
-	_, err := os.Stat(filepath.Join(dir, name))
-	return err == nil
-}
-
 // carried lists what stands beside the weights and belongs to them: the
-// tokenizer, settings, templates and licences.
-func carried(dir string) (map[string]func(io.Writer) error, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
+// tokenizer, settings, templates and licences. What can't be read is an error
+// here: they are copied last, after weights that may take minutes.
+func carried(dir string, entries []os.DirEntry) (map[string]func(io.Writer) error, error) {
 	out := map[string]func(io.Writer) error{}
 	for _, e := range entries {
 		name := e.Name()
@@ -92,9 +96,18 @@ func carried(dir string) (map[string]func(io.Writer) error, error) {
 			continue
 		}
 		path := filepath.Join(dir, name)
-		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if !info.Mode().IsRegular() {
 			continue
 		}
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		_ = f.Close() // only looked at
 		out[name] = func(w io.Writer) error {
 			f, err := os.Open(path)
 			if err != nil {
