@@ -28,6 +28,12 @@ include_guard(GLOBAL)
 
 # payload.lock, payload.yaml and the patches of every component lie at or below this folder.
 function(_payload_root out)
+  # file(GLOB) knows no escapes: ours, and those of most projects, would find nothing there.
+  if("${CMAKE_CURRENT_SOURCE_DIR}${CMAKE_BINARY_DIR}" MATCHES "[][*?]")
+    message(FATAL_ERROR
+      "looking for sources in ${CMAKE_CURRENT_SOURCE_DIR}, to build in ${CMAKE_BINARY_DIR}: "
+      "a folder is named with a bracket, * or ?, by which CMake finds no files; rename it")
+  endif()
   set(dir "${CMAKE_CURRENT_SOURCE_DIR}")
   while(NOT EXISTS "${dir}/payload.yaml")
     cmake_path(GET dir PARENT_PATH parent)

@@ -14,6 +14,7 @@ import (
 	"payload/internal/codesign"
 	"payload/internal/config"
 	"payload/internal/darwin"
+	"payload/internal/folder"
 	"payload/internal/notary"
 	"payload/internal/pack"
 	"payload/internal/run"
@@ -197,7 +198,7 @@ func (m *macFlags) submit(ctx context.Context, a *app, archives []string) ([]not
 func (m *macFlags) resumeNotary(ctx context.Context, a *app, out string) error {
 	var archives []string
 	if m.submission != "" {
-		found, err := filepath.Glob(filepath.Join(out, "*.zip"))
+		found, err := folder.Glob(out, "*.zip")
 		if err != nil {
 			return err
 		}

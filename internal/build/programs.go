@@ -15,6 +15,7 @@ import (
 	"payload/internal/atomicfile"
 	"payload/internal/codesign"
 	"payload/internal/config"
+	"payload/internal/folder"
 	"payload/internal/machofile"
 	"payload/internal/run"
 )
@@ -150,7 +151,7 @@ func (j *job) programLicences(ctx context.Context, own config.Program, info *bui
 func copyLicences(from, to string) error {
 	found := 0
 	for _, pattern := range licenceNames {
-		files, err := filepath.Glob(filepath.Join(from, pattern))
+		files, err := folder.Glob(from, pattern)
 		if err != nil {
 			return err
 		}

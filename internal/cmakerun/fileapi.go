@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"payload/internal/folder"
 )
 
 // The File API: CMake writes what it knows about a project as JSON when a
@@ -80,7 +82,7 @@ func writeQuery(binDir string) error {
 // Details are read when they are asked for.
 func ReadReply(binDir string) (*Reply, error) {
 	dir := filepath.Join(binDir, filepath.FromSlash(apiDir), "reply")
-	indexes, err := filepath.Glob(filepath.Join(dir, "index-*.json"))
+	indexes, err := folder.Glob(dir, "index-*.json")
 	if err != nil || len(indexes) == 0 {
 		return nil, fmt.Errorf("reading what CMake says about %s: no answer in %s", binDir, dir)
 	}

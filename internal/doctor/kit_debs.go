@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"payload/internal/folder"
 	"payload/internal/run"
 )
 
@@ -79,7 +80,7 @@ func (k debs) download(ctx context.Context, temp string, w io.Writer) (files []s
 	if err := aptRun(ctx, temp, w, append(append(apt, "download"), k.packages...)...); err != nil {
 		return nil, err
 	}
-	files, err = filepath.Glob(filepath.Join(temp, "*.deb"))
+	files, err = folder.Glob(temp, "*.deb")
 	if err == nil && len(files) != len(k.packages) {
 		err = fmt.Errorf("apt-get left %d packages where %d were wanted", len(files), len(k.packages))
 	}

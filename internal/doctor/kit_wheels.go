@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"payload/internal/folder"
 	"payload/internal/run"
 )
 
@@ -54,7 +55,7 @@ func (k wheels) fill(ctx context.Context, dir, temp string, w io.Writer) error {
 	if _, err := run.Do(ctx, run.Cmd{Dir: temp, Args: args, Env: env, Stdout: w, Stderr: w}); err != nil {
 		return err
 	}
-	files, err := filepath.Glob(filepath.Join(out, "*.whl"))
+	files, err := folder.Glob(out, "*.whl")
 	if err != nil {
 		return err
 	}
@@ -139,7 +140,7 @@ func linkLibraries(dir string) error {
 	if err := os.Symlink("lib", filepath.Join(dir, "lib64")); err != nil {
 		return err
 	}
-	libraries, err := filepath.Glob(filepath.Join(dir, "lib", "lib*.so.*"))
+	libraries, err := folder.Glob(dir, "lib/lib*.so.*")
 	if err != nil {
 		return err
 	}

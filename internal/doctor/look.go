@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"payload/internal/folder"
 	"payload/internal/run"
 	"payload/internal/source"
 )
@@ -165,7 +166,7 @@ func (t Tool) below(root string) (found []place, err error) {
 		}
 	}
 	for _, file := range t.Files {
-		matches, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(file)))
+		matches, err := folder.Glob(root, file)
 		if err != nil {
 			return nil, fmt.Errorf("looking in %s: %w", root, err)
 		}
@@ -197,7 +198,9 @@ func expandRoot(pattern string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		pattern = filepath.Join(dir, filepath.FromSlash(rest))
+		roots, err := folder.Glob(dir, strings.TrimPrefix(rest, "/"))
+		slices.Reverse(roots)
+		return roots, err
 	}
 	roots, err := filepath.Glob(pattern)
 	slices.Reverse(roots)

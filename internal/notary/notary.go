@@ -30,6 +30,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"payload/internal/atomicfile"
+	"payload/internal/folder"
 	"payload/internal/manifest"
 )
 
@@ -128,7 +129,7 @@ func (e *NothingError) Error() string { return "no notarisation was left open in
 
 // Open lists the archives in dir whose notarisation has begun and is undecided.
 func Open(dir string) ([]string, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*"+StateFile("")))
+	files, err := folder.Glob(dir, "*"+StateFile(""))
 	if err != nil {
 		return nil, err
 	}

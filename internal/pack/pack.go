@@ -25,6 +25,7 @@ import (
 	"payload/internal/archive"
 	"payload/internal/atomicfile"
 	"payload/internal/config"
+	"payload/internal/folder"
 	"payload/internal/manifest"
 	"payload/internal/voice"
 	"payload/internal/workspace"
@@ -260,7 +261,7 @@ const workPrefix = ".packaging-"
 // workFolder makes the folder, which done deletes, and clears those that a kill
 // left: nobody holds their lock any more.
 func workFolder(out string) (dir string, done func() error, err error) {
-	old, err := filepath.Glob(filepath.Join(out, workPrefix+"*"))
+	old, err := folder.Glob(out, workPrefix+"*")
 	if err != nil {
 		return "", nil, err
 	}

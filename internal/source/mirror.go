@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"payload/internal/config"
+	"payload/internal/folder"
 	"payload/internal/manifest"
 	"payload/internal/pin"
 	"payload/internal/run"
@@ -258,7 +259,7 @@ func downloadPyPI(ctx context.Context, m config.Mirror, tmp string) (string, err
 	if err != nil {
 		return "", fmt.Errorf("downloading %s: %w", m.ID(), err)
 	}
-	files, err := filepath.Glob(filepath.Join(out, "*"))
+	files, err := folder.Glob(out, "*")
 	if err != nil || len(files) != 1 {
 		return "", fmt.Errorf("downloading %s: pip left %d files where one was wanted", m.ID(), len(files))
 	}
@@ -330,7 +331,7 @@ func cachedCrate(m config.Mirror) (string, error) {
 		home = filepath.Join(user, ".cargo")
 	}
 	name, version, _ := strings.Cut(m.Crate, "==")
-	files, err := filepath.Glob(filepath.Join(home, "registry", "cache", "*", name+"-"+version+".crate"))
+	files, err := folder.Glob(home, "registry/cache/*/"+name+"-"+version+".crate")
 	if err != nil {
 		return "", fmt.Errorf("finding cargo's cache: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"payload/internal/folder"
 	"payload/internal/git"
 )
 
@@ -272,7 +273,7 @@ func removeOld(path string, entry fs.DirEntry, dryRun bool) []Removed {
 
 // sweepOverrides deletes the indexes of folders that were used as a source.
 func (s *Store) sweepOverrides(dryRun bool) (gone []Removed) {
-	indexes, err := filepath.Glob(filepath.Join(s.work(), "override-*.index"))
+	indexes, err := folder.Glob(s.work(), "override-*.index")
 	if err != nil {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/sourcegraph/conc/pool"
 
 	"payload/internal/archive"
+	"payload/internal/folder"
 	"payload/internal/manifest"
 	"payload/internal/report"
 )
@@ -142,7 +143,7 @@ func (o *Opened) outside() {
 // lies, looked for in the places that staging and packaging use.
 func Folder(dir string) string {
 	for _, in := range []string{".", "lib/payload", "*", "*/lib/payload"} {
-		found, err := filepath.Glob(filepath.Join(escaped(dir), filepath.FromSlash(path.Join(in, "payload*.json"))))
+		found, err := folder.Glob(dir, path.Join(in, "payload*.json"))
 		if err != nil {
 			break
 		}
@@ -162,12 +163,4 @@ func Folder(dir string) string {
 		return inside
 	}
 	return dir
-}
-
-// escaped is a path in which a glob finds nothing but itself.
-func escaped(p string) string {
-	if filepath.Separator == '\\' {
-		return p // Glob has no escapes there
-	}
-	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(p)
 }
