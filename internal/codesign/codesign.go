@@ -159,23 +159,15 @@ func find(dir string) ([]found, error) {
 
 // imageTypes are the kinds of the file's images; none for a file that isn't Mach-O.
 func imageTypes(file string) ([]int, error) {
-	r, err := os.Open(file)
+	f, err := machofile.Open(file)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = r.Close() }() // only read
-	info, err := r.Stat()
-	if err != nil {
-		return nil, err
-	}
-	list, err := machofile.Slices(r, info.Size())
-	if err != nil {
-		return nil, err
-	}
+	defer func() { _ = f.Close() }() // only read
 	var kinds []int
-	for _, s := range list {
+	for _, s := range f.Slices {
 		head := make([]byte, 16)
-		if _, err := r.ReadAt(head, s.Offset); err != nil {
+		if _, err := f.ReadAt(head, s.Offset); err != nil {
 			return nil, err
 		}
 		kinds = append(kinds, int(head[12]))

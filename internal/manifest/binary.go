@@ -10,11 +10,14 @@ import (
 	"strings"
 
 	"github.com/hashicorp/go-version"
+
+	"payload/internal/machofile"
 )
 
-// Inspect tells the architecture and floor of an ELF, Mach-O or PE file; both are
-// empty for anything else, a damaged binary included.
-func Inspect(r io.ReaderAt) (string, *Floor) {
+// Inspect tells the architecture and floor of an ELF, Mach-O or PE file of size
+// bytes; both are empty for anything else, a damaged binary included. Those of a
+// universal file are joined by "+".
+func Inspect(r io.ReaderAt, size int64) (string, *Floor) {
 	var magic [4]byte
 	if _, err := r.ReadAt(magic[:], 0); err != nil {
 		return "", nil
@@ -27,19 +30,14 @@ func Inspect(r io.ReaderAt) (string, *Floor) {
 		defer func() { _ = f.Close() }()
 		return ELFArch(f.Machine), elfFloor(f)
 	}
-	if fat, err := macho.NewFatFile(r); err == nil {
-		defer func() { _ = fat.Close() }()
+	if images := MachO(r, size); len(images) > 0 {
 		var archs []string
 		floor := &Floor{}
-		for _, slice := range fat.Arches {
-			archs = append(archs, machoArch(slice.Cpu))
-			floor.MacOS = newer(floor.MacOS, machoMinimum(slice.File))
+		for _, f := range images {
+			archs = append(archs, machoArch(f.Cpu))
+			floor.MacOS = newer(floor.MacOS, machoMinimum(f))
 		}
 		return strings.Join(archs, "+"), orNil(floor)
-	}
-	if f, err := macho.NewFile(r); err == nil {
-		defer func() { _ = f.Close() }()
-		return machoArch(f.Cpu), orNil(&Floor{MacOS: machoMinimum(f)})
 	}
 	if IsPE(r) {
 		if f, err := pe.NewFile(r); err == nil {
@@ -47,6 +45,24 @@ func Inspect(r io.ReaderAt) (string, *Floor) {
 		}
 	}
 	return "", nil
+}
+
+// MachO gives the images of a Mach-O file of size bytes, several of a universal
+// one; none for anything else, a damaged file included.
+func MachO(r io.ReaderAt, size int64) []*macho.File {
+	list, err := machofile.Slices(r, size)
+	if err != nil {
+		return nil
+	}
+	var images []*macho.File
+	for _, s := range list {
+		f, err := macho.NewFile(io.NewSectionReader(r, s.Offset, s.Size))
+		if err != nil {
+			return nil
+		}
+		images = append(images, f)
+	}
+	return images
 }
 
 // IsPE says whether a file begins as a program or library for Windows does: a

@@ -90,7 +90,7 @@ func describe(dir string, f *File) error {
 		return err
 	}
 	f.SHA256 = hex.EncodeToString(h.Sum(nil))
-	f.Arch, f.Floor = Inspect(file)
+	f.Arch, f.Floor = Inspect(file, f.Size)
 	return nil
 }
 

@@ -80,6 +80,8 @@ func machoFile(cpu uint32, cmd []uint32) []byte {
 	return buf.Bytes()
 }
 
+func inspect(data []byte) (string, *Floor) { return Inspect(bytes.NewReader(data), int64(len(data))) }
+
 func TestInspectMachO(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -91,7 +93,7 @@ func TestInspectMachO(t *testing.T) {
 		{"version minimum", 0x01000007, []uint32{0x24, 16, 0x000a0d06, 0}, "amd64", "10.13.6"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			arch, floor := Inspect(bytes.NewReader(machoFile(tt.cpu, tt.cmd)))
+			arch, floor := inspect(machoFile(tt.cpu, tt.cmd))
 			if arch != tt.arch || floor == nil || floor.MacOS != tt.macos {
 				t.Errorf("got %q, %+v", arch, floor)
 			}
@@ -99,9 +101,42 @@ func TestInspectMachO(t *testing.T) {
 	}
 }
 
+// The table of a universal file that is larger than 4 GiB has offsets of 64 bits.
+func TestInspectBeyond4GiB(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no holes there")
+	}
+	amd64, arm64 := machoFile(0x01000007, []uint32{0x24, 16, 0x000a0d06, 0}), machoFile(0x0100000c, []uint32{0x32, 24, 1, 0x000e0000, 0x000f0000, 0})
+	f, err := os.Create(filepath.Join(t.TempDir(), "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }() // the file is of no use afterwards
+	const near, far = 0x1000, 5 << 30
+	be := binary.BigEndian
+	head := be.AppendUint32(be.AppendUint32(nil, 0xcafebabf), 2)
+	for _, s := range []struct {
+		cpu     uint32
+		at      uint64
+		content []byte
+	}{{0x01000007, near, amd64}, {0x0100000c, far, arm64}} {
+		head = be.AppendUint64(be.AppendUint32(be.AppendUint32(head, s.cpu), 0), s.at)
+		head = be.AppendUint64(be.AppendUint64(head, uint64(len(s.content))), 14<<32)
+		if _, err := f.WriteAt(s.content, int64(s.at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.WriteAt(head, 0); err != nil {
+		t.Fatal(err)
+	}
+	if arch, floor := Inspect(f, far+int64(len(arm64))); arch != "amd64+arm64" || floor == nil || floor.MacOS != "14.0" {
+		t.Errorf("got %q, %+v", arch, floor)
+	}
+}
+
 func TestInspectDamaged(t *testing.T) {
 	for _, text := range []string{"", "ab", "\x7fELF", "\x7fELF\x02\x01\x01 and then nothing of use", "\xcf\xfa\xed\xfe\x00"} {
-		if arch, floor := Inspect(bytes.NewReader([]byte(text))); arch != "" || floor != nil {
+		if arch, floor := inspect([]byte(text)); arch != "" || floor != nil {
 			t.Errorf("%q: got %q, %+v", text, arch, floor)
 		}
 	}

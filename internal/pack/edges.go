@@ -2,7 +2,6 @@ package pack
 
 import (
 	"debug/elf"
-	"debug/macho"
 	"debug/pe"
 	"io"
 	"os"
@@ -40,27 +39,24 @@ func needed(file string) ([]string, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // only read
-	names := neededOf(f)
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	names := neededOf(f, info.Size())
 	slices.Sort(names)
 	return slices.Compact(names), nil
 }
 
 // neededOf gives nothing for a damaged file: verification has refused it.
-func neededOf(r io.ReaderAt) (names []string) {
+func neededOf(r io.ReaderAt, size int64) (names []string) {
 	if f, err := elf.NewFile(r); err == nil {
 		names, _ = f.ImportedLibraries()
 		return names
 	}
-	if fat, err := macho.NewFatFile(r); err == nil {
-		for _, a := range fat.Arches {
-			slice, _ := a.ImportedLibraries()
-			names = append(names, slice...)
-		}
-		return names
-	}
-	if f, err := macho.NewFile(r); err == nil {
-		names, _ = f.ImportedLibraries()
-		return names
+	for _, image := range manifest.MachO(r, size) {
+		slice, _ := image.ImportedLibraries()
+		names = append(names, slice...)
 	}
 	if f, err := pe.NewFile(r); err == nil {
 		symbols, _ := f.ImportedSymbols() // "name:library"

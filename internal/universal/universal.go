@@ -207,13 +207,12 @@ func (e entry) images() []string { return strings.Split(e.Arch, "+") }
 
 // isMachO looks at the content; Arch alone may be another format's.
 func isMachO(e entry) bool {
-	f, err := os.Open(e.full())
+	f, err := machofile.Open(e.full())
 	if err != nil {
-		return false
+		return errors.As(err, new(*machofile.SlicesError))
 	}
 	defer func() { _ = f.Close() }() // only read
-	list, err := machofile.Slices(f, e.Size)
-	return err != nil || len(list) > 0
+	return len(f.Slices) > 0
 }
 
 func kind(e entry) string {

@@ -77,22 +77,17 @@ func readImages(res *Result, dir string, files []manifest.File) []*image {
 // readImage gives nothing for a file that isn't Mach-O, and one image for each
 // architecture of a universal file.
 func readImage(file string) ([]*image, error) {
-	r, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = r.Close() }() // only read
-	info, err := r.Stat()
-	if err != nil {
-		return nil, err
-	}
-	slices, err := machofile.Slices(r, info.Size())
-	if err != nil {
+	f, err := machofile.Open(file)
+	if errors.As(err, new(*machofile.SlicesError)) {
 		return nil, &namedError{"macho.slices", err}
 	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read
 	var images []*image
-	for _, s := range slices {
-		m, err := readSlice(io.NewSectionReader(r, s.Offset, s.Size))
+	for _, s := range f.Slices {
+		m, err := readSlice(io.NewSectionReader(f, s.Offset, s.Size))
 		if err != nil {
 			return nil, err
 		}
@@ -112,7 +107,7 @@ func readSlice(r *io.SectionReader) (*image, error) {
 	if f.Type != macho.TypeExec && f.Type != macho.TypeDylib && f.Type != macho.TypeBundle {
 		return nil, nil
 	}
-	arch, floor := manifest.Inspect(r)
+	arch, floor := manifest.Inspect(r, r.Size())
 	m := &image{program: f.Type == macho.TypeExec, arch: arch, unsigned: true, exports: map[string]bool{}, found: map[string]string{}}
 	if floor != nil {
 		m.macOS = floor.MacOS
