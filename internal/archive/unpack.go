@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -292,27 +293,28 @@ func (w *writer) tar(v *volume, kind Kind) error {
 	if counted.count < end+2*512 {
 		return &Problem{ID: "archive.truncated", Title: "the archive ends early", Detail: "it has no end after " + at}
 	}
-	return w.rest(plain, packed)
+	err = w.rest(plain, packed)
+	if err != nil && kind == TarZstd && w.ctx.Err() == nil && w.zstdTrailing(v, end+2*512) {
+		return errTrailing
+	}
+	return err
 }
 
 // rest makes sure that nothing but zeros follows the end of a tar file, and
 // nothing at all its compressed form.
 func (w *writer) rest(plain io.Reader, packed io.Reader) error {
 	buf := make([]byte, 64<<10)
-	trailing := &Problem{ID: "archive.trailing", Title: "something follows the end of the archive", Detail: "who unpacks it never sees that"}
 	for total := 0; ; {
 		n, err := plain.Read(buf)
 		total += n
 		switch {
 		case len(bytes.Trim(buf[:n], "\x00")) > 0 || total > 1<<20:
-			return trailing
+			return errTrailing
 		case errors.Is(err, io.EOF):
 			if n, _ := packed.Read(buf[:1]); n > 0 {
-				return trailing
+				return errTrailing
 			}
 			return nil
-		case errors.Is(err, zstd.ErrMagicMismatch): // what follows is no other frame
-			return trailing
 		case err != nil:
 			return damaged("", "at its end", err)
 		}
@@ -386,11 +388,14 @@ func (w *writer) zip(v *volume) error {
 	z, err := zip.NewReader(v, v.size)
 	switch {
 	case err != nil && !strings.HasPrefix(string(end), endOfZip):
+		if found, err := zipTrailing(v); found || err != nil {
+			return cmp.Or(err, error(errTrailing))
+		}
 		return &Problem{ID: "archive.truncated", Title: "the archive ends early", Detail: "a zip file ends with a table of its entries; this one has none"}
 	case err != nil:
 		return damaged("", "in its table of entries", err)
 	case !strings.HasPrefix(string(end), endOfZip):
-		return &Problem{ID: "archive.trailing", Title: "something follows the end of the archive", Detail: "who unpacks it never sees that"}
+		return errTrailing
 	}
 	if err := overlap(z.File); err != nil {
 		return err

@@ -8,12 +8,15 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // zipEntry is one entry of a zip file.
@@ -139,6 +142,8 @@ func TestBadZips(t *testing.T) {
 		"setuid":        {zipOf(t, zipEntry{"s", "", fs.ModeSetuid | 0o755}), "archive.mode"},
 		"cut off":       {good[:len(good)-30], "archive.truncated"},
 		"trailing":      {append(bytes.Clone(good), "more"...), "archive.trailing"},
+		"one more":      {append(bytes.Clone(good), 0), "archive.trailing"},
+		"much more":     {append(bytes.Clone(good), make([]byte, 3<<20)...), "archive.trailing"},
 		"damaged":       {flipped(good, 32), "archive.damaged"},
 		"long link":     {zipOf(t, zipEntry{"l", strings.Repeat("x", 5000), fs.ModeSymlink | 0o777}), "archive.damaged"},
 		"shared bytes":  {sharing(t, good), "archive.bomb"},
@@ -217,11 +222,65 @@ func TestBadGzips(t *testing.T) {
 	}{
 		"cut off":  {good[:len(good)-3], "archive.truncated"},
 		"trailing": {append(bytes.Clone(good), "some more bytes"...), "archive.trailing"},
+		"one more": {append(bytes.Clone(good), 0), "archive.trailing"},
 		"another":  {append(bytes.Clone(good), good...), "archive.trailing"},
 		"damaged":  {flipped(good, len(good)-6), "archive.damaged"},
 	} {
 		if seen, _ := unpack(t, "x.tgz", c.data, Defaults); !slices.Equal(ids(seen), []string{c.want}) {
 			t.Errorf("%s: found %q, want %q", name, ids(seen), c.want)
+		}
+	}
+}
+
+// Whatever follows the last frame that a tar file needs is told from a frame that
+// is cut off.
+func TestBadZstds(t *testing.T) {
+	plain, err := gzip.NewReader(bytes.NewReader(tgzOf(t, tar.Header{Typeflag: tar.TypeReg, Name: "a", Mode: 0o644, Size: 300 << 10})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frames := func(cuts ...int) (out []byte) {
+		from := 0
+		for _, to := range append(cuts, len(text)) {
+			out = z.EncodeAll(text[from:to], out)
+			from = to
+		}
+		return out
+	}
+	one, two := frames(), frames(len(text)-600)
+	after := func(data []byte, more ...byte) []byte { return append(bytes.Clone(data), more...) }
+	for name, c := range map[string]struct {
+		data []byte
+		want []string
+	}{
+		"whole":                {one, []string{}},
+		"two frames":           {two, []string{}},
+		"something to skip":    {after(one, 0x50, 0x2a, 0x4d, 0x18, 1, 0, 0, 0, 9), []string{}},
+		"cut off":              {one[:len(one)-1], []string{"archive.truncated"}},
+		"half":                 {one[:len(one)/2], []string{"archive.truncated"}},
+		"the second cut off":   {two[:len(two)-1], []string{"archive.truncated"}},
+		"one byte more":        {after(one, 0), []string{"archive.trailing"}},
+		"one more after two":   {after(two, 0x28), []string{"archive.trailing"}},
+		"three bytes":          {after(one, 0x28, 0xb5, 0x2f), []string{"archive.trailing"}},
+		"a frame's beginning":  {after(one, 0x28, 0xb5, 0x2f, 0xfd), []string{"archive.trailing"}},
+		"a frame's half":       {after(one, one[:len(one)-1]...), []string{"archive.trailing"}},
+		"a damaged frame":      {after(one, flipped(one, len(one)-1)...), []string{"archive.trailing"}},
+		"half of what to skip": {after(one, 0x50, 0x2a, 0x4d, 0x18, 9, 0, 0, 0, 9), []string{"archive.trailing"}},
+		"no frame's beginning": {after(one, 0x28, 0xb5, 0x2f, 0xfd, 0xff, 0xff, 0xff, 0xff), []string{"archive.trailing"}},
+		"another":              {after(one, one...), []string{"archive.trailing"}},
+		"text":                 {after(one, []byte("some more bytes")...), []string{"archive.trailing"}},
+		"damaged":              {flipped(one, len(one)-1), []string{"archive.damaged"}},
+	} {
+		if seen, _ := unpack(t, "x.tar.zst", c.data, Defaults); !slices.Equal(ids(seen), c.want) {
+			t.Errorf("%s: found %q, want %q: %+v", name, ids(seen), c.want, seen.Problems)
 		}
 	}
 }

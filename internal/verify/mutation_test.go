@@ -379,6 +379,7 @@ func macMutations() []mutation {
 		{name: "half of the archive", packed: func(b []byte) []byte { return b[:len(b)/2] }, want: []string{"archive.truncated"}},
 		{name: "no end", plain: func(b []byte) []byte { return b[:len(b)-1024] }, want: []string{"archive.truncated"}},
 		{name: "something after the archive", packed: func(b []byte) []byte { return append(b, "#!/bin/sh\necho more\n"...) }, want: []string{"archive.trailing"}},
+		{name: "a byte after the archive", packed: func(b []byte) []byte { return append(b, 0) }, want: []string{"archive.trailing"}},
 		{name: "something after the tar file", plain: func(b []byte) []byte { return append(b, "more"...) }, want: []string{"archive.trailing"}},
 		{name: "a byte of the archive", packed: func(b []byte) []byte { b[len(b)/2] ^= 0x10; return b }, want: []string{"archive.damaged"}},
 		{name: "no archive at all", packed: func([]byte) []byte { return []byte("<html>404</html>") }, want: []string{"archive.format"}},
