@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/blacktop/go-macho"
@@ -21,8 +22,9 @@ type MachO struct {
 	Rpaths  []string
 	MacOS   [2]uint32 // oldest system: 14, 0; zero leaves it out
 	Symbols []MachOSymbol
-	Full    bool // no room for another load command
-	Bare    bool // no signature
+	Exports []string // an export trie, as ExportTrie takes it; nil: none
+	Full    bool     // no room for another load command
+	Bare    bool     // no signature
 }
 
 // MachOSymbol is a symbol that the file defines or, with an ordinal, takes from
@@ -31,6 +33,30 @@ type MachOSymbol struct {
 	Name    string
 	Ordinal int
 	Local   bool
+}
+
+// ExportTrie is the export trie of some symbols: "_name", or "_name=2" and
+// "_name=2:_original" of one that is passed on from the library of that place.
+func ExportTrie(symbols ...string) []byte {
+	root := []byte{0, byte(len(symbols))}
+	size := len(root)
+	for _, s := range symbols {
+		name, _, _ := strings.Cut(s, "=")
+		size += len(name) + 4
+	}
+	var leaves []byte
+	for _, s := range symbols {
+		name, to, passed := strings.Cut(s, "=")
+		at := size + len(leaves)
+		root = append(append(root, name...), 0, byte(at)|0x80, byte(at>>7)|0x80, byte(at>>14))
+		leaf := []byte{0, 0} // flags and address
+		if passed {
+			ordinal, original, _ := strings.Cut(to, ":")
+			leaf = append(append([]byte{8, ordinal[0] - '0'}, original...), 0)
+		}
+		leaves = append(append(append(leaves, byte(len(leaf))), leaf...), 0)
+	}
+	return append(root, leaves...)
 }
 
 const machoPage = 0x4000
@@ -92,6 +118,12 @@ func (m MachO) bytes() []byte {
 		texts = append(texts, 0)
 	}
 	linkedit := append(bytes.Clone(symbols), texts...)
+	trieAt := machoPage + len(linkedit)
+	trie := ExportTrie(m.Exports...)
+	if m.Exports != nil {
+		linkedit = append(linkedit, trie...)
+		linkedit = append(linkedit, make([]byte, -len(linkedit)&7)...)
+	}
 
 	segment := func(title string, from, size uint64, sections uint32) []byte {
 		b := words(0x19, 72+80*sections)
@@ -116,6 +148,9 @@ func (m MachO) bytes() []byte {
 	add(text)
 	add(segment("__LINKEDIT", machoPage, uint64(len(linkedit)), 0))
 	add(words(0x2, 24, machoPage, uint32(len(m.Symbols)), uint32(machoPage+len(symbols)), uint32(len(texts))))
+	if m.Exports != nil {
+		add(words(0x80000033, 16, uint32(trieAt), uint32(len(trie))))
+	}
 	if m.ID != "" {
 		add(withPath(0xd, []uint32{2, 0, 0}, m.ID))
 	}

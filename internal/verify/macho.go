@@ -30,13 +30,26 @@ type image struct {
 	macOS     string // the oldest that it loads on
 	arch      string
 	imports   []imported
-	exports   map[string]bool
-	reexports []string // names of libraries whose symbols are its own too
-	own       []string // symbols of the C++ runtime that it brings itself
+	exports   map[string]foreign // and to what of another library each is passed on
+	trie      *span              // where dyld looks for exports; nil in an old file
+	reexports []string           // names of libraries whose symbols are its own too
+	own       []string           // symbols of the C++ runtime that it brings itself
 	unsigned  bool
 	signature error // what is wrong with it
 
 	found map[string]string // by the name of what it needs, the file in the payload
+}
+
+// A span is some bytes of a file.
+type span struct{ at, size uint32 }
+
+func (s span) read(r *io.SectionReader) ([]byte, error) {
+	if int64(s.at)+int64(s.size) > r.Size() {
+		return nil, errors.New("it lies beyond the file's end")
+	}
+	b := make([]byte, s.size)
+	_, err := r.ReadAt(b, int64(s.at))
+	return b, err
 }
 
 // imported is a symbol that a library has to bring.
@@ -55,6 +68,9 @@ const (
 	lcUpwardDylib   = 0x80000023
 	lcRpath         = 0x8000001c
 	lcCodeSignature = 0x1d
+	lcDyldInfo      = 0x22
+	lcDyldInfoOnly  = 0x80000022
+	lcExportsTrie   = 0x80000033
 )
 
 // ownRuntime are symbols that only the system's C++ library may define: with a
@@ -108,7 +124,7 @@ func readSlice(r *io.SectionReader) (*image, error) {
 		return nil, nil
 	}
 	arch, floor := manifest.Inspect(r, r.Size())
-	m := &image{program: f.Type == macho.TypeExec, arch: arch, unsigned: true, exports: map[string]bool{}, found: map[string]string{}}
+	m := &image{program: f.Type == macho.TypeExec, arch: arch, unsigned: true, exports: map[string]foreign{}, found: map[string]string{}}
 	if floor != nil {
 		m.macOS = floor.MacOS
 	}
@@ -118,7 +134,32 @@ func readSlice(r *io.SectionReader) (*image, error) {
 		}
 	}
 	m.symbols(f)
+	if err := m.readTrie(r); err != nil {
+		return nil, err
+	}
 	return m, nil
+}
+
+func (m *image) readTrie(r *io.SectionReader) error {
+	if m.trie == nil {
+		return nil
+	}
+	data, err := m.trie.read(r)
+	if err != nil {
+		return fmt.Errorf("its export trie: %w", err)
+	}
+	found, err := machofile.Exports(data)
+	for _, e := range found {
+		var to foreign
+		switch {
+		case e.Library > uint64(len(m.libraries)):
+			return fmt.Errorf("it passes on %s of its library %d, and needs %d", e.Name, e.Library, len(m.libraries))
+		case e.Library > 0:
+			to = foreign{m.libraries[e.Library-1], e.Original}
+		}
+		m.exports[e.Name] = to
+	}
+	return err
 }
 
 func (m *image) load(r *io.SectionReader, order binary.ByteOrder, raw []byte) error {
@@ -144,6 +185,13 @@ func (m *image) load(r *io.SectionReader, order binary.ByteOrder, raw []byte) er
 		}
 	case lcRpath:
 		m.rpaths = append(m.rpaths, text(8))
+	case lcExportsTrie:
+		m.trie = &span{order.Uint32(raw[8:]), order.Uint32(raw[12:])}
+	case lcDyldInfo, lcDyldInfoOnly:
+		if len(raw) < 48 {
+			return errors.New("its load command for dyld is cut off")
+		}
+		m.trie = &span{order.Uint32(raw[40:]), order.Uint32(raw[44:])}
 	case lcCodeSignature:
 		m.unsigned = false
 		offset, size := int64(order.Uint32(raw[8:])), int64(order.Uint32(raw[12:]))
@@ -160,7 +208,8 @@ func (m *image) load(r *io.SectionReader, order binary.ByteOrder, raw []byte) er
 	return nil
 }
 
-// symbols notes what the image imports, and what of the C++ runtime it defines.
+// symbols notes what the image imports, what of the C++ runtime it defines, and,
+// without a trie, what it exports.
 func (m *image) symbols(f *macho.File) {
 	if f.Symtab == nil {
 		return
@@ -179,8 +228,8 @@ func (m *image) symbols(f *macho.File) {
 			if slices.Contains(ownRuntime, s.Name) {
 				m.own = append(m.own, s.Name)
 			}
-			if s.Type&external != 0 && s.Type&private == 0 {
-				m.exports[s.Name] = true
+			if m.trie == nil && s.Type&external != 0 && s.Type&private == 0 {
+				m.exports[s.Name] = foreign{}
 			}
 		case s.Type&external != 0:
 			from := imported{name: s.Name, weak: s.Desc&weak != 0}

@@ -317,6 +317,29 @@ func macMutations() []mutation {
 			m.Symbols[2] = testkit.MachOSymbol{Name: "__ZTISt9exception", Local: true}
 		}), want: []string{"macho.own-cxxabi"}},
 		{name: "a symbol that the library lost", images: one(v3+"libmlx.dylib", func(m *testkit.MachO) { m.Symbols = nil }), want: []string{"symbols.undefined"}},
+		{name: "a symbol that only the symbol table has", images: one(v3+"libmlx.dylib", func(m *testkit.MachO) { m.Exports = []string{"_other"} }), want: []string{"symbols.undefined"}},
+		{name: "no exports", images: one(v3+"libmlx.dylib", func(m *testkit.MachO) { m.Exports = []string{} }), want: []string{"symbols.undefined"}},
+		{name: "a symbol that only the export trie has", images: one(v3+"libmlx.dylib", func(m *testkit.MachO) {
+			m.Symbols, m.Exports = nil, []string{"__ZN3mlx4core3addEv"}
+		})},
+		{name: "a symbol passed on of a library that lacks it", images: one(v3+"libmlx.dylib", func(m *testkit.MachO) { m.Exports = []string{"__ZN3mlx4core3addEv=2:_add"} }), want: []string{"symbols.undefined"}},
+		{name: "a symbol passed on of a library that has it", images: func(files map[string]*testkit.MachO) {
+			files[v3+"libmlx.dylib"].Exports = []string{"__ZN3mlx4core3addEv=2:_add"}
+			files[v3+"libjaccl.dylib"].Exports = []string{"_add"}
+		}},
+		{name: "a symbol passed on of the system's", images: one(v3+"libmlx.dylib", func(m *testkit.MachO) { m.Exports = []string{"__ZN3mlx4core3addEv=3"} })},
+		{name: "a symbol passed on in a ring", images: func(files map[string]*testkit.MachO) {
+			files[v3+"libmlx.dylib"].Exports = []string{"__ZN3mlx4core3addEv=2:_add"}
+			files[v3+"libjaccl.dylib"].Needs = []string{"@rpath/libmlx.dylib"}
+			files[v3+"libjaccl.dylib"].Exports = []string{"_add=1:__ZN3mlx4core3addEv"}
+		}, want: []string{"symbols.undefined"}},
+		{name: "a symbol passed on of no library", images: one(v3+"libmlx.dylib", func(m *testkit.MachO) { m.Exports = []string{"__ZN3mlx4core3addEv=9"} }), want: []string{"macho.unreadable"}},
+		{name: "a damaged export trie", tree: func(k kit) {
+			edit(k, k.path(v3+"libmlx.dylib"), func(b []byte) {
+				at := bytes.Index(b, testkit.ExportTrie("__ZN3mlx4core3addEv"))
+				b[at+2+len("__ZN3mlx4core3addEv")+2] = 0xff // leads outside
+			})
+		}, images: one(v3+"libmlx.dylib", func(m *testkit.MachO) { m.Exports = []string{"__ZN3mlx4core3addEv"} }), want: []string{"macho.unreadable"}},
 		// Links.
 		{name: "a broken link", tree: link("l", "nothing"), want: []string{"links.broken"}},
 		{name: "a link changed", sealed: func(k kit) {

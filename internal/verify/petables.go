@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// A foreign is what a PE file takes from a library: a name, or "#12" where it
-// takes it by its number.
+// A foreign is a symbol of another library: a name, or "#12" where a PE file has
+// its number.
 type foreign struct{ library, name string }
 
 // tables reads what a PE file imports and exports: tables of addresses, as its

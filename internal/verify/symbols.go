@@ -203,16 +203,22 @@ func checkImports(res *Result, images []*image) {
 }
 
 // provides says whether a library has a symbol, or passes on another's that may.
-func provides(m *image, symbol string, at map[string]*image, seen []*image) bool {
-	if m.exports[symbol] {
+func provides(m *image, symbol string, at map[string]*image, seen []foreign) bool {
+	to, ok := m.exports[symbol]
+	if ok && to == (foreign{}) {
 		return true
 	}
-	if slices.Contains(seen, m) {
+	here := foreign{m.path, symbol}
+	if slices.Contains(seen, here) {
 		return false
 	}
-	for _, name := range m.reexports {
+	others := m.reexports
+	if ok {
+		others, symbol = []string{to.library}, to.name
+	}
+	for _, name := range others {
 		from := at[m.found[name]+":"+m.arch]
-		if from == nil || provides(from, symbol, at, append(seen, m)) { // nil: the system's
+		if from == nil || provides(from, symbol, at, append(seen, here)) { // nil: the system's
 			return true
 		}
 	}
