@@ -388,11 +388,12 @@ func theLog(path string) failure {
 // putBack says how files that were changed while an update was open come to be
 // what going on, or back, asks for.
 func putBack(e *update.ChangedError) string {
+	const most = 8 // as many as the error names
 	if e.Kept == nil {
-		return "git diff -- " + strings.Join(e.Paths, " ") + "; put them back as they were, then run the command again; or payload update --abort, which leaves them as they are"
+		return "git diff -- " + strings.Join(e.Paths[:min(most, len(e.Paths))], " ") + "; put them back as they were, then run the command again; or payload update --abort, which leaves them as they are"
 	}
 	var commands []string
-	for i, path := range e.Paths {
+	for i, path := range e.Paths[:min(most, len(e.Paths))] {
 		command := run.Cmd{Args: []string{"rm", path}}
 		if e.Kept[i] != "" {
 			command.Args = []string{"cp", e.Kept[i], path}

@@ -22,6 +22,7 @@ import (
 	"payload/internal/pack"
 	"payload/internal/run"
 	"payload/internal/universal"
+	"payload/internal/voice"
 )
 
 // Options are choices for one release.
@@ -125,7 +126,7 @@ func debugInformation(ctx context.Context, j *pack.Job) error {
 	}
 	for _, tool := range []string{"dsymutil", "lipo", strip} { // dsymutil starts lipo for universal files
 		if _, err := run.LookPath(tool); err != nil {
-			j.Say("debug information stays in %s: taking it out needs macOS's tools, and %v", strings.Join(holds, ", "), err)
+			j.Say("debug information stays in %s: taking it out needs macOS's tools, and %v", voice.List(holds, 8), err)
 			return nil
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"payload/internal/config"
 	"payload/internal/patch"
 	"payload/internal/report"
+	"payload/internal/voice"
 	"payload/internal/workspace"
 )
 
@@ -161,13 +162,7 @@ func missing(p ci.Project, takes func(file string) bool) []string {
 }
 
 // listed is a list for a sentence, cut where it gets long.
-func listed(names []string) string {
-	const most = 8
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
+func listed(names []string) string { return voice.List(names, 8) }
 
 // lineOf is the line of the first place in a text that has all words, 0 for none.
 func lineOf(text string, words ...string) int {

@@ -12,6 +12,7 @@ import (
 
 	"payload/internal/git"
 	"payload/internal/run"
+	"payload/internal/voice"
 )
 
 // Check judges the series against a tree of repo, cumulatively and to its end,
@@ -721,7 +722,7 @@ func (j judging) gone(ctx context.Context, d FileDiff) (fileFit, error) {
 	case len(same) == 1:
 		f.target.RenamedTo = same[0]
 	case len(namesake) > 0:
-		f.details[0] += "; of the same name: " + strings.Join(namesake[:min(3, len(namesake))], ", ")
+		f.details[0] += "; of the same name: " + voice.List(namesake, 3)
 	}
 	return f, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"payload/internal/git"
 	"payload/internal/run"
+	"payload/internal/voice"
 )
 
 // Decision is what a person, or the patch's own condition, has settled about
@@ -368,7 +369,7 @@ type UnresolvedError struct {
 func (e *UnresolvedError) Error() string {
 	what := e.Why
 	if len(e.Paths) > 0 {
-		what += ": " + strings.Join(e.Paths[:min(3, len(e.Paths))], ", ")
+		what += ": " + voice.List(e.Paths, 3)
 	}
 	return fmt.Sprintf("resolving %s in %s: %s", e.File, e.Dir, what)
 }

@@ -12,6 +12,7 @@ import (
 
 	"payload/internal/git"
 	"payload/internal/run"
+	"payload/internal/voice"
 )
 
 // A work folder is an ordinary git repository for editing a series: the
@@ -55,7 +56,7 @@ type UntitledError struct {
 }
 
 func (e *UntitledError) Error() string {
-	return fmt.Sprintf("exporting from %s: %d files are changed but not committed, and have no title: %s", e.Dir, len(e.Files), strings.Join(e.Files[:min(3, len(e.Files))], ", "))
+	return fmt.Sprintf("exporting from %s: %d files are changed but not committed, and have no title: %s", e.Dir, len(e.Files), voice.List(e.Files, 3))
 }
 
 // StaleError is a series that was changed since its work folder was opened.

@@ -16,6 +16,7 @@ import (
 
 	"payload/internal/atomicfile"
 	"payload/internal/config"
+	"payload/internal/voice"
 )
 
 // LockName is the lock's file name, beside payload.yaml.
@@ -207,10 +208,10 @@ type Disagreement struct {
 
 func (e *Disagreement) Error() string {
 	if len(e.Patches) > 0 {
-		return fmt.Sprintf("%s disagrees with the patches of %s %s: %s", LockName, e.Component, e.Ref, strings.Join(e.Patches, ", "))
+		return fmt.Sprintf("%s disagrees with the patches of %s %s: %s", LockName, e.Component, e.Ref, voice.List(e.Patches, 8))
 	}
 	if len(e.Prebuilt) > 0 {
-		return fmt.Sprintf("%s disagrees with the prebuilt files of %s %s: %s", LockName, e.Component, e.Ref, strings.Join(e.Prebuilt, ", "))
+		return fmt.Sprintf("%s disagrees with the prebuilt files of %s %s: %s", LockName, e.Component, e.Ref, voice.List(e.Prebuilt, 8))
 	}
 	return fmt.Sprintf("%s disagrees with the pin of %s: pinned is %s, locked %s", LockName, e.Component, e.Ref, strings.Join(e.Locked, ", "))
 }

@@ -3,6 +3,8 @@ package source
 import (
 	"fmt"
 	"strings"
+
+	"payload/internal/voice"
 )
 
 // NoSourceError is a component that no source could give.
@@ -75,18 +77,11 @@ type DamagedError struct {
 }
 
 func (e *DamagedError) Error() string {
-	const most = 10
-	names := e.Files
-	more := ""
-	if len(names) > most {
-		more = fmt.Sprintf(" and %d more", len(names)-most)
-		names = names[:most]
-	}
 	what := "the stored tree is damaged"
 	if e.Override {
 		what = "the folder changed while it was used"
 	}
-	return fmt.Sprintf("checking %s %s in %s: %s: %s%s", e.Component, e.Ref, e.Path, what, strings.Join(names, ", "), more)
+	return fmt.Sprintf("checking %s %s in %s: %s: %s", e.Component, e.Ref, e.Path, what, voice.List(e.Files, 10))
 }
 
 // StoreError is a store whose folder can't be used as it is: read-only,

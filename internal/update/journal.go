@@ -12,9 +12,9 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"payload/internal/atomicfile"
+	"payload/internal/voice"
 )
 
 // The repository is written to in one go, by a journal:
@@ -102,7 +102,7 @@ type ChangedError struct {
 }
 
 func (e *ChangedError) Error() string {
-	return fmt.Sprintf("%s: changed since the update was opened: %s", e.Doing, strings.Join(e.Paths, ", "))
+	return fmt.Sprintf("%s: changed since the update was opened: %s", e.Doing, voice.List(e.Paths, 8))
 }
 
 // fingerprint tells a file's content and mode; links count as what they name.

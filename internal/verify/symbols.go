@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/ianlancetaylor/demangle"
+
+	"payload/internal/voice"
 )
 
 // elfSymbols are the names by which an ELF file is joined to others.
@@ -160,13 +162,9 @@ func reach(o *object) map[*object]bool {
 	return all
 }
 
-// some lists the first of many.
+// some lists the first of many, sorted.
 func some(list []string, most int) string {
-	list = slices.Compact(slices.Sorted(slices.Values(list)))
-	if len(list) <= most {
-		return strings.Join(list, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
+	return voice.List(slices.Compact(slices.Sorted(slices.Values(list))), most)
 }
 
 // checkImports makes sure that what a Mach-O image takes from a library of the

@@ -74,6 +74,11 @@ func TestWords(t *testing.T) {
 			t.Errorf("%d is %q, want %q", n, got, want)
 		}
 	}
+	for most, want := range map[int]string{1: "a and 2 more", 2: "a, b and 1 more", 3: "a, b, c"} {
+		if got := List([]string{"a", "b", "c"}, most); got != want {
+			t.Errorf("%d of three are %q, want %q", most, got, want)
+		}
+	}
 	if got := fit("abcdefgh", 5); got != "…efgh" {
 		t.Errorf("%q", got)
 	}
