@@ -83,6 +83,7 @@ func TestFailures(t *testing.T) {
 		{update.ErrNoConflict, exitUsage, "payload update --continue"},
 		{&update.NoneOpenError{}, exitUsage, "payload update COMPONENT"},
 		{&update.ChangedError{Paths: []string{"f"}}, exitFailed, "git diff -- f"},
+		{&update.ChangedError{Paths: strings.Split("a b c d e f g h i j", " ")}, exitFailed, "git diff -- a b c d e f g h; put"},
 		{&update.ChangedError{Paths: []string{"f", "g"}, Kept: []string{"old/0", ""}}, exitFailed, "cp old/0 f && rm g"},
 		{&update.NotCommittableError{Why: "x"}, exitFailed, "--commit"},
 		{&update.BaseError{Err: errors.New("x")}, exitUsage, "git branch"},

@@ -200,6 +200,27 @@ func TestPE(t *testing.T) {
 			},
 			want: []string{"pe.unreadable:GGML-base.dll"},
 		},
+		"entries that share one list of names": {
+			change: func(f map[string]string) {
+				const many = 1500
+				le := binary.LittleEndian
+				b := []byte(peSpec{imports: slices.Repeat([]foreign{{"ggml-base.dll", "#5"}}, many)}.file())
+				list := uint32(len(b) - 0x200 + 0x1000)
+				for range many {
+					b = le.AppendUint64(b, 1<<63|5)
+				}
+				b = append(b, make([]byte, 8)...)
+				size := uint32(len(b) - 0x200)
+				le.PutUint32(b[0x44+20+240+8:], size)
+				le.PutUint32(b[0x44+20+240+16:], size)
+				entries := b[le.Uint32(b[0x44+20+112+8*importTable:])-0x1000+0x200:]
+				for i := range many {
+					le.PutUint32(entries[20*i:], list)
+				}
+				f["GGML-base.dll"] = string(b)
+			},
+			want: []string{"pe.unreadable:GGML-base.dll"},
+		},
 		"more exports than there are numbers": {
 			change: func(f map[string]string) {
 				b := []byte(f["GGML-base.dll"])

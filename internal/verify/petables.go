@@ -124,6 +124,12 @@ func (t tables) imports() ([]foreign, error) {
 	return append(now, later...), nil
 }
 
+// mostImports bounds what one file may take, since all its entries for libraries
+// can share one long list of names. The largest programs take some ten thousand.
+const mostImports = 1 << 20
+
+var errImports = fmt.Errorf("it has more than %d entries", mostImports)
+
 // list reads a table of libraries, which an entry without one ends. The tables
 // of a file can't be longer than its sections, so the loops end.
 func (t tables) list(table uint32, size int, of func(entry []uint32) (library, names uint32)) (found []foreign, err error) {
@@ -147,7 +153,9 @@ func (t tables) list(table uint32, size int, of func(entry []uint32) (library, n
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, taken...)
+		if found = append(found, taken...); len(found) > mostImports {
+			return nil, errImports
+		}
 	}
 	return found, nil
 }
@@ -165,6 +173,8 @@ func (t tables) names(library string, table uint32) ([]foreign, error) {
 		}
 		number = entry>>(8*t.word-1) == 1
 		switch {
+		case len(found) > mostImports:
+			return nil, errImports
 		case entry == 0 && len(found) == 0:
 			return []foreign{{library, ""}}, nil
 		case entry == 0:

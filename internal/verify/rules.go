@@ -70,7 +70,7 @@ var rules = []report.Rule{
 	{ID: "variant.missing", Title: "A CPU variant that was built is not there", Help: "Stage it: without it the program silently takes a slower one."},
 	{ID: "variant.extra", Title: "A CPU variant is there that was not built", Help: "It is of another build: stage into an empty folder."},
 	// macOS.
-	{ID: "macho.unreadable", Title: "A Mach-O file is damaged", Help: "Build again."},
+	{ID: "macho.unreadable", Title: "A Mach-O file, or the export trie in it, is damaged", Help: "Build again."},
 	{ID: "macho.slices", Title: "A universal file has an architecture twice, or its images overlap", Help: "Merge again."},
 	{ID: "macho.minos", Title: "A file needs a newer macOS than the payload is for, or does not say which", Help: "Set CMAKE_OSX_DEPLOYMENT_TARGET."},
 	{ID: "macho.rpath", Title: "A needed library is there and is not searched for where it lies", Help: "Add @loader_path to its search paths, before it is signed."},
