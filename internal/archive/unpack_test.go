@@ -273,6 +273,8 @@ func TestBadZstds(t *testing.T) {
 		"a frame's beginning":  {after(one, 0x28, 0xb5, 0x2f, 0xfd), []string{"archive.trailing"}},
 		"a frame's half":       {after(one, one[:len(one)-1]...), []string{"archive.trailing"}},
 		"a damaged frame":      {after(one, flipped(one, len(one)-1)...), []string{"archive.trailing"}},
+		"more after a skip":    {after(one, 0x50, 0x2a, 0x4d, 0x18, 1, 0, 0, 0, 9, 7), []string{"archive.trailing"}},
+		"cut in the checksum":  {one[:len(one)-3], []string{"archive.truncated"}},
 		"half of what to skip": {after(one, 0x50, 0x2a, 0x4d, 0x18, 9, 0, 0, 0, 9), []string{"archive.trailing"}},
 		"no frame's beginning": {after(one, 0x28, 0xb5, 0x2f, 0xfd, 0xff, 0xff, 0xff, 0xff), []string{"archive.trailing"}},
 		"another":              {after(one, one...), []string{"archive.trailing"}},
