@@ -152,7 +152,7 @@ func (m *image) readTrie(r *io.SectionReader) error {
 	for _, e := range found {
 		var to foreign
 		switch {
-		case e.Library > uint64(len(m.libraries)):
+		case e.Library > uint64(len(m.libraries)), e.Library == 0 && e.Original != "": // dyld refuses both
 			return fmt.Errorf("it passes on %s of its library %d, and needs %d", e.Name, e.Library, len(m.libraries))
 		case e.Library > 0:
 			to = foreign{m.libraries[e.Library-1], e.Original}

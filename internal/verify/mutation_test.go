@@ -334,6 +334,7 @@ func macMutations() []mutation {
 			files[v3+"libjaccl.dylib"].Exports = []string{"_add=1:__ZN3mlx4core3addEv"}
 		}, want: []string{"symbols.undefined"}},
 		{name: "a symbol passed on of no library", images: one(v3+"libmlx.dylib", func(m *testkit.MachO) { m.Exports = []string{"__ZN3mlx4core3addEv=9"} }), want: []string{"macho.unreadable"}},
+		{name: "a symbol passed on of the library itself", images: one(v3+"libmlx.dylib", func(m *testkit.MachO) { m.Exports = []string{"__ZN3mlx4core3addEv=0:_add"} }), want: []string{"macho.unreadable"}},
 		{name: "a damaged export trie", tree: func(k kit) {
 			edit(k, k.path(v3+"libmlx.dylib"), func(b []byte) {
 				at := bytes.Index(b, testkit.ExportTrie("__ZN3mlx4core3addEv"))
