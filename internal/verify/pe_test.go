@@ -119,6 +119,12 @@ func TestPE(t *testing.T) {
 		want   []string
 	}{
 		"good": {want: []string{}},
+		"what compilers add by themselves": {
+			change: func(f map[string]string) {
+				f["GGML-base.dll"] = peFile(false, "VCRUNTIME140_THREADS.dll", "MSVCP140_ATOMIC_WAIT.dll", "WINTRUST.dll", "imagehlp.dll")
+			},
+			want: []string{},
+		},
 		"a library gone": {
 			change: func(f map[string]string) { delete(f, "GGML-base.dll") },
 			want:   []string{"closure.missing:cuda/ggml-cuda.dll:ggml-base.dll", "closure.missing:server.exe:ggml-base.dll"},
