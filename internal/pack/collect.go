@@ -22,15 +22,28 @@ type RefusedError struct {
 	Reasons []manifest.Allowed // What is the allowance that would pass over it
 }
 
+// Error names a few reasons of each kind, since every file of a tree may be one.
 func (e *RefusedError) Error() string {
-	var why []string
-	for _, r := range e.Reasons {
-		why = append(why, r.Why)
+	if len(e.Reasons) == 1 {
+		return "refused: " + e.Reasons[0].Why
 	}
-	if len(why) == 1 {
-		return "refused: " + why[0]
+	const most = 8
+	text := fmt.Sprintf("refused, for %d reasons:", len(e.Reasons))
+	for _, what := range Allowances {
+		named := 0
+		for _, r := range e.Reasons {
+			if r.What != what {
+				continue
+			}
+			if named++; named <= most {
+				text += "\n  " + r.Why
+			}
+		}
+		if named > most {
+			text += fmt.Sprintf("\n  and %d more that --allow-%s would pass over", named-most, what)
+		}
 	}
-	return fmt.Sprintf("refused, for %d reasons:\n  %s", len(why), strings.Join(why, "\n  "))
+	return text
 }
 
 // collect reads the staged trees and holds them against the lock, their own

@@ -718,3 +718,23 @@ func TestHeldHere(t *testing.T) {
 		t.Errorf("%v are claimed, of %v", got, built[0].Variants)
 	}
 }
+
+// A tree of which every file differs is refused in a few lines, and what else is
+// wrong is not lost among them.
+func TestRefusedForMuch(t *testing.T) {
+	var e RefusedError
+	for i := range 600 {
+		e.Reasons = append(e.Reasons, manifest.Allowed{What: AllowChanged, Why: fmt.Sprintf("p: file%d is not the file that was staged", i)})
+	}
+	e.Reasons = append(e.Reasons, manifest.Allowed{What: AllowUnlocked, Why: "p: it is of another commit"})
+	lines := strings.Split(e.Error(), "\n")
+	want := []string{"refused, for 601 reasons:", "  p: file7 is not the file that was staged", "  and 592 more that --allow-changed would pass over", "  p: it is of another commit"}
+	for _, line := range want {
+		if !slices.Contains(lines, line) {
+			t.Errorf("%q is not among %q", line, lines)
+		}
+	}
+	if len(lines) != 11 {
+		t.Errorf("it has %d lines: %q", len(lines), lines)
+	}
+}
