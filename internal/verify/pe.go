@@ -94,7 +94,7 @@ func checkDLLs(res *Result, files []manifest.File, dlls []*dll) {
 		}
 		for _, library := range slices.Sorted(maps.Keys(missing)) {
 			res.static("symbols.undefined", d.path+":"+library, fmt.Sprintf("%s needs %s of %s, which it does not have", d.path, some(missing[library], 1), library),
-				"it needs "+some(missing[library], 12), d.path, l.find(d, library))
+				"it needs "+some(missing[library], 12), d.path, l.dlls[l.find(d, library)].path)
 		}
 	}
 }
@@ -119,12 +119,14 @@ func (l lookup) find(d *dll, name string) string {
 	return ""
 }
 
-// has tells whether what d takes is there. What is no file of the payload, or
-// can't be read, is looked at elsewhere.
+// has tells whether what d takes is there. A library that d itself lacks, and what
+// can't be read, is looked at elsewhere; one that something is passed on from, seen,
+// is needed by nothing else.
 func (l lookup) has(d *dll, want foreign, seen []foreign) bool {
-	from := l.dlls[l.find(d, want.library)]
+	file := l.find(d, want.library)
+	from := l.dlls[file]
 	if from == nil {
-		return true
+		return len(seen) == 0 || file != "" || ofWindows(platforms["windows"], want.library)
 	}
 	to, ok := from.exports[want.name]
 	if !ok || to == (foreign{}) {

@@ -186,6 +186,16 @@ func TestPE(t *testing.T) {
 			},
 			want: []string{"symbols.undefined:cuda/ggml-cuda.dll:ggml-base.dll", "symbols.undefined:server.exe:ggml-base.dll"},
 		},
+		"a function of a library that is not there": {
+			change: func(f map[string]string) { f["GGML-base.dll"] = peSpec{exports: []string{"work=core.real"}}.file() },
+			want:   []string{"symbols.undefined:cuda/ggml-cuda.dll:ggml-base.dll", "symbols.undefined:server.exe:ggml-base.dll"},
+		},
+		"a function that nobody takes, of a library that is not there": {
+			change: func(f map[string]string) {
+				f["GGML-base.dll"] = peSpec{exports: []string{"work", "play=core.real"}}.file()
+			},
+			want: []string{},
+		},
 		"a function that is passed on in a ring": {
 			change: func(f map[string]string) {
 				f["GGML-base.dll"] = peSpec{exports: []string{"work=GGML-base.work"}}.file()
@@ -255,6 +265,13 @@ func TestPE(t *testing.T) {
 			res := verifyStatic(t, dir)
 			if got := keys(res.Findings); !slices.Equal(got, c.want) {
 				t.Errorf("found %q, want %q\n%+v", got, c.want, res.Findings)
+			}
+			for _, f := range res.Findings {
+				for _, w := range f.Where {
+					if files[w.Path] == "" {
+						t.Errorf("%s is at %s, which is no file", f.Key, w.Path)
+					}
+				}
 			}
 		})
 	}
