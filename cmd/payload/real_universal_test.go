@@ -177,6 +177,9 @@ func TestRealUniversal(t *testing.T) {
 		t: t, path: filepath.Join(tool.Path, "zig"), cache: filepath.Join(root(t), "build", "zig"),
 		ggml: filepath.Join(strings.TrimSpace(llama), "ggml"), macho: filepath.Join(root(t), "mlx", "cmake", "macho"),
 	}
+	if err := os.MkdirAll(z.cache, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	t.Setenv("PAYLOAD_CACHE", filepath.Join(t.TempDir(), "cache"))
 	dir := t.TempDir()
 	group := ""
