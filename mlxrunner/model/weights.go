@@ -447,9 +447,10 @@ func (w *Weights) close() { _ = w.files.Close() } // only read
 // takes no memory to speak of.
 const batch = 8 << 20
 
-// read brings the weights in and gives their size.
-func (w *Weights) read(ctx context.Context, progress func(done, total int64)) (int64, error) {
-	var total, done int64
+// read brings the weights in and gives their size. When it returns nothing of
+// them is being read, whatever happened.
+func (w *Weights) read(ctx context.Context, progress func(done, total int64)) (total int64, err error) {
+	var done int64
 	for _, a := range w.order {
 		total += int64(a.Bytes())
 	}
@@ -477,7 +478,12 @@ func (w *Weights) read(ctx context.Context, progress func(done, total int64)) (i
 			return 0, err
 		}
 	}
-	var before []*mlx.Array // under way
+	var before, now []*mlx.Array // under way
+	defer func() {
+		if err != nil { // w's scope may have it, and do nothing more
+			_ = mlx.NewScope(w.Scope.Stream()).Eval(slices.Concat(before, now)...)
+		}
+	}()
 	wait := func() error {
 		if err := w.Scope.Eval(before...); err != nil {
 			return err
@@ -497,13 +503,14 @@ func (w *Weights) read(ctx context.Context, progress func(done, total int64)) (i
 			size += read[to].Bytes()
 			to++
 		}
-		if err := w.Scope.AsyncEval(read[from:to]...); err != nil {
+		now = read[from:to]
+		if err := w.Scope.AsyncEval(now...); err != nil {
 			return 0, err
 		}
 		if err := wait(); err != nil {
 			return 0, err
 		}
-		before, from = read[from:to], to
+		before, from = now, to
 	}
 	if err := wait(); err != nil {
 		return 0, err

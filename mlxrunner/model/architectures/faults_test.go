@@ -203,10 +203,19 @@ func TestLoading(t *testing.T) {
 	if worst == 0 || worst > 0.3 {
 		t.Errorf("in bfloat16 the logits are off by %v at most", worst)
 	}
+	// What was under way then is read to its end before the files are closed.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := model.Load(ctx, s, dir, model.Options{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+	for range 50 {
+		if _, err := model.Load(ctx, s, dir, model.Options{Float: &half}); !errors.Is(err, context.Canceled) {
+			t.Fatalf("cancelled: %v", err)
+		}
+	}
+	if err := s.Stream().Synchronize(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Eval(s.Ones(mlx.Float32, 1)); err != nil {
+		t.Errorf("the scope after it: %v", err)
 	}
 }
 
