@@ -42,6 +42,9 @@ func Open(path string) (*File, error) {
 // Data reads a tensor's bytes; it may be used by several goroutines.
 func (f *File) Data(t Tensor) *io.SectionReader { return io.NewSectionReader(f.f, t.Offset, t.Size) }
 
+// Descriptor is the open file's, for the system; it ends with Close.
+func (f *File) Descriptor() uintptr { return f.f.Fd() }
+
 // Close closes the file.
 func (f *File) Close() error { return f.f.Close() }
 

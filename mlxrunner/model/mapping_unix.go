@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"payload/fs/safetensors"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -16,20 +18,16 @@ type mapping struct {
 	users atomic.Int64
 }
 
-// mapFile maps a file for its first user; nil where the system can't. What is
-// written to it stays in this process.
-func mapFile(path string) *mapping {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = f.Close() }() // the mapping stays
-	info, err := f.Stat()
-	if err != nil {
-		return nil
+// mapFile maps a file to the end of its last tensor for its first user; nil where
+// the system can't. It is the file whose header was read, whatever lies at its
+// path by now. What is written to it stays in this process.
+func mapFile(f *safetensors.File) *mapping {
+	var end int64
+	for _, t := range f.Tensors {
+		end = max(end, t.Offset+t.Size)
 	}
 	// Without a reserve: a file may be larger than memory.
-	bytes, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+	bytes, err := unix.Mmap(int(f.Descriptor()), 0, int(end), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil
 	}

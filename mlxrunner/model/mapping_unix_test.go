@@ -9,20 +9,41 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"payload/fs/safetensors"
 )
 
 // A mapped file that was cut short is an error when it is read in, and does not
 // end the process; the mapping ends with its last user.
 func TestMapping(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "weights")
-	if err := os.WriteFile(path, bytes.Repeat([]byte("weights!"), 4096), 0o644); err != nil {
+	path := filepath.Join(t.TempDir(), "model.safetensors")
+	const size = 32760
+	_, content, err := safetensors.Layout([]safetensors.Tensor{{Name: "a", DType: safetensors.U8, Shape: []int64{size}}}, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	m := mapFile(path)
+	content = append(content, bytes.Repeat([]byte("weights!"), size/8)...)
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f, err := safetensors.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Another file that comes to the path has nothing to do with the header.
+	if err := errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, []byte("short"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	path += ".old"
+	m := mapFile(f)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
 	if m == nil {
 		t.Fatal("it is not mapped")
 	}
-	first, last := piece{"first", m.take(8, 16)}, piece{"last", m.take(32760, 8)}
+	at := f.Tensors[0].Offset
+	first, last := piece{"first", m.take(at, 16)}, piece{"last", m.take(at+size-8, 8)}
 	if err := errors.Join(first.touch(), last.touch()); err != nil || string(first.bytes) != "weights!weights!" {
 		t.Errorf("%q, %v", first.bytes, err)
 	}

@@ -72,7 +72,7 @@ func (w *Weights) open() {
 	for _, file := range w.files.Files {
 		var m *mapping
 		if inPlace {
-			m = mapFile(file.Path)
+			m = mapFile(file)
 		}
 		for _, t := range file.Tensors {
 			if w.mapped(m, t) {
