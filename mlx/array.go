@@ -123,15 +123,9 @@ func New[T Element](s *Scope, data []T, shape ...int) *Array {
 // from a file, say), hold elements of dtype in native order and stay as it is. It
 // must be writable: MLX may put a result where nothing else refers to. Where
 // the device can't use it in place, MLX copies it at once (Maps). release is
-// called when MLX is done with data, on any thread.
+// called once, on any thread: when MLX is done with data, or where an error keeps
+// it from beginning.
 func (s *Scope) Mapped(data []byte, dtype Dtype, shape []int, release func()) *Array {
-	if !s.ready("Mapped") {
-		return nil
-	}
-	if n := product(shape) * dtype.Size(); n != len(data) || n == 0 {
-		return s.refuse("Mapped", fmt.Errorf("%d bytes don't fill %v%v", len(data), dtype, shape))
-	}
-	var dims [8]int32
 	mapped.Add(int64(len(data)))
 	id := releases.add(func() {
 		mapped.Add(-int64(len(data)))
@@ -139,11 +133,24 @@ func (s *Scope) Mapped(data []byte, dtype Dtype, shape []int, release func()) *A
 			release()
 		}
 	})
-	h, err := c.ArrayNewDataManagedPayload(uintptr(unsafe.Pointer(unsafe.SliceData(data))), narrow(dims[:0], shape), c.Dtype(dtype), id, releaseAddress())
-	if err != nil {
-		releases.take(id)
-		mapped.Add(-int64(len(data)))
+	a := s.over(data, dtype, shape, id)
+	if a == nil {
+		if release, held := releases.take(id); held { // MLX has not called it
+			release()
+		}
 	}
+	return a
+}
+
+func (s *Scope) over(data []byte, dtype Dtype, shape []int, id uintptr) *Array {
+	if !s.ready("Mapped") {
+		return nil
+	}
+	if n := product(shape) * dtype.Size(); n != len(data) || n == 0 {
+		return s.refuse("Mapped", fmt.Errorf("%d bytes don't fill %v%v", len(data), dtype, shape))
+	}
+	var dims [8]int32
+	h, err := c.ArrayNewDataManagedPayload(uintptr(unsafe.Pointer(unsafe.SliceData(data))), narrow(dims[:0], shape), c.Dtype(dtype), id, releaseAddress())
 	return s.made("Mapped", h, err)
 }
 

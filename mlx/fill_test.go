@@ -130,3 +130,19 @@ func TestMappedMemoryIsUsedInPlace(t *testing.T) {
 		t.Errorf("%d bytes are still counted", left)
 	}
 }
+
+// What is refused is given back as well, and not counted.
+func TestMappedMemoryThatIsRefusedIsReleased(t *testing.T) {
+	parent := mlxtest.Scope(t)
+	data := outside(t, []float32{1, 2})
+	before := memory(t).Active
+	released := 0
+	s := mlx.NewScope(parent.Stream())
+	s.Mapped(data, mlx.Float32, []int{3}, func() { released++ }) // too few bytes
+	s.Mapped(data, mlx.Float32, []int{2}, func() { released++ }) // after an error
+	mlxtest.Fails(t, s.Close(), "8 bytes don't fill float32[3]")
+	s.Mapped(data, mlx.Float32, []int{2}, func() { released++ }) // closed
+	if now := memory(t).Active; released != 3 || now != before {
+		t.Errorf("released %d of 3, %d bytes are counted", released, now-before)
+	}
+}
