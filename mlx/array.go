@@ -126,14 +126,19 @@ func New[T Element](s *Scope, data []T, shape ...int) *Array {
 // called once, on any thread: when MLX is done with data, or where an error keeps
 // it from beginning.
 func (s *Scope) Mapped(data []byte, dtype Dtype, shape []int, release func()) *Array {
-	mapped.Add(int64(len(data)))
+	at := unsafe.Pointer(unsafe.SliceData(data))
+	n := int64(len(data))
+	if uintptr(at)%4096 == 0 { // Metal's, and MLX counts that, or copied
+		n = 0
+	}
+	mapped.Add(n)
 	id := releases.add(func() {
-		mapped.Add(-int64(len(data)))
+		mapped.Add(-n)
 		if release != nil {
 			release()
 		}
 	})
-	a := s.over(data, dtype, shape, id)
+	a := s.over(at, len(data), dtype, shape, id)
 	if a == nil {
 		if release, held := releases.take(id); held { // MLX has not called it
 			release()
@@ -142,15 +147,15 @@ func (s *Scope) Mapped(data []byte, dtype Dtype, shape []int, release func()) *A
 	return a
 }
 
-func (s *Scope) over(data []byte, dtype Dtype, shape []int, id uintptr) *Array {
+func (s *Scope) over(at unsafe.Pointer, size int, dtype Dtype, shape []int, id uintptr) *Array {
 	if !s.ready("Mapped") {
 		return nil
 	}
-	if n := product(shape) * dtype.Size(); n != len(data) || n == 0 {
-		return s.refuse("Mapped", fmt.Errorf("%d bytes don't fill %v%v", len(data), dtype, shape))
+	if n := product(shape) * dtype.Size(); n != size || n == 0 {
+		return s.refuse("Mapped", fmt.Errorf("%d bytes don't fill %v%v", size, dtype, shape))
 	}
 	var dims [8]int32
-	h, err := c.ArrayNewDataManagedPayload(uintptr(unsafe.Pointer(unsafe.SliceData(data))), narrow(dims[:0], shape), c.Dtype(dtype), id, releaseAddress())
+	h, err := c.ArrayNewDataManagedPayload(uintptr(at), narrow(dims[:0], shape), c.Dtype(dtype), id, releaseAddress())
 	return s.made("Mapped", h, err)
 }
 

@@ -16,14 +16,18 @@ import (
 // several arrays at a time, to write all bytes of to, the array's place in
 // memory: row-major, in the machine's order. MLX knows no way to tell of a fault
 // there, so one becomes the error of the scope, or the scope inside, that waits
-// for an evaluation next. done, which may be nil, is called when MLX wants
-// nothing more.
+// for an evaluation next. done, which may be nil, is called once, when MLX wants
+// nothing more or where an error keeps it from beginning.
 //
 // To MLX the arrays are those of a safetensors file, so their types are what
 // that format and MLX share.
 func (s *Scope) Fill(tensors []safetensors.Tensor, fill func(t safetensors.Tensor, to []byte) error, done func()) map[string]*Array {
 	const op = "Fill"
+	if done == nil {
+		done = func() {}
+	}
 	if !s.ready(op) {
+		done()
 		return nil
 	}
 	arrays, err := s.fill(tensors, fill, done)
@@ -35,11 +39,12 @@ func (s *Scope) Fill(tensors []safetensors.Tensor, fill func(t safetensors.Tenso
 
 func (s *Scope) fill(tensors []safetensors.Tensor, fill func(safetensors.Tensor, []byte) error, done func()) (map[string]*Array, error) {
 	stream, err := s.stream.cpu()
-	if err != nil {
-		return nil, err
+	var pretend *pretence
+	if err == nil {
+		pretend, err = pretendFile(tensors)
 	}
-	pretend, err := pretendFile(tensors)
 	if err != nil {
+		done()
 		return nil, err
 	}
 	pretend.fill, pretend.done, pretend.lost = fill, done, s.lost
@@ -156,9 +161,8 @@ var readerTable = sync.OnceValue(func() c.IoVtable {
 		}),
 		Label: purego.NewCallback(func(uintptr) *byte { return &label[0] }),
 		Free: purego.NewCallback(func(id uintptr) uintptr {
-			if p, _ := pretended.take(id); p.done != nil {
-				p.done()
-			}
+			p, _ := pretended.take(id)
+			p.done()
 			return 0
 		}),
 	}
