@@ -51,6 +51,13 @@ func TestMapping(t *testing.T) {
 	if kept, err := os.ReadFile(path); err != nil || bytes.Contains(kept, []byte("W")) {
 		t.Errorf("the file was written to (%v)", err)
 	}
+	// Of this one only the end lies on a page that is gone.
+	if err := os.Truncate(path, 7*4096); err != nil {
+		t.Fatal(err)
+	}
+	if err := (piece{"across", m.bytes[6*4096+8:][:4096]}).touch(); err == nil {
+		t.Error("the end of a tensor is gone, and no error")
+	}
 	if err := os.Truncate(path, 4096); err != nil {
 		t.Fatal(err)
 	}
