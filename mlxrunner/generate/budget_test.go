@@ -324,6 +324,38 @@ func TestAForkThatReadsIsCountedOnce(t *testing.T) {
 	}
 }
 
+// A request that is refused leaves no fork behind: it would hold what another
+// text had, and be counted as nothing that can be given up.
+func TestARefusedForkIsNotKept(t *testing.T) {
+	s, r := runner(t)
+	t.Cleanup(r.Forget)
+	r.Prefixes, r.Context = 4, 0
+	token := tokenBytes(t, s, r)
+	limited(t, r, 3000*token)
+	prompt := slices.Repeat(r.encode(t, "The harbour of Senn wakes before the sun"), 50)[:500]
+	begins := append(slices.Clone(prompt[:450]), 1)
+	b, all := looped(t, r,
+		Request{Prompt: prompt, MaxTokens: 700, IgnoreEnd: true},
+		Request{Prompt: begins, MaxTokens: 5000, IgnoreEnd: true}, // never fits
+		Request{Prompt: []int{5}, MaxTokens: 900, IgnoreEnd: true})
+	for !all[2].ended() {
+		b.admit(s)
+		b.step(s)
+		for _, p := range r.prefixes {
+			if p.kv.Shares() {
+				t.Fatalf("%d tokens are kept of a request that was refused", len(p.tokens))
+			}
+		}
+	}
+	var full *MemoryError
+	if !errors.As(all[1].err, &full) || len(all[1].result.Tokens) > 0 {
+		t.Errorf("the one that never fits: %v", all[1].err)
+	}
+	if n := len(all[2].result.Tokens); n != all[2].MaxTokens || all[2].err != nil {
+		t.Errorf("what fits: %d tokens, %v", n, all[2].err)
+	}
+}
+
 // Where the room that was promised is gone all the same, the text that needs it
 // ends with an error that says so, and those beside it do not.
 func TestPromisedRoomThatIsGone(t *testing.T) {

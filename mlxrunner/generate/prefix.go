@@ -112,10 +112,15 @@ func (r *Runner) recall(s *mlx.Scope, prompt []int, draft bool) (memories, error
 }
 
 // keep leaves what is remembered of text for requests to come, as far as that
-// is allowed, and owns it from here on.
+// is allowed, and owns it from here on. A fork that nothing was added to is not
+// kept: it says nothing new, and would hold what is counted as another's.
 func (r *Runner) keep(text []int, m memories) {
+	if m.draft != nil && m.draft.Shares() {
+		m.draft.Free()
+		m.draft = nil
+	}
 	n := m.kv.Offset()
-	if r.Prefixes <= 0 || n < LeastPrefix || n > len(text) || m.draft != nil && m.draft.Offset() > n {
+	if m.kv.Shares() || r.Prefixes <= 0 || n < LeastPrefix || n > len(text) || m.draft != nil && m.draft.Offset() > n {
 		m.free()
 		return
 	}
