@@ -193,7 +193,8 @@ func (s *session) generate(ctx context.Context, a *app, q generate.Request, turn
 }
 
 // errTurnEnded ends a text behind the turn, where its mark is none of the ids that do.
-var errTurnEnded = errors.New("the turn ended")
+// The text is given up and not broken, so the next message finds it remembered.
+var errTurnEnded = fmt.Errorf("the turn ended: %w", context.Canceled)
 
 // An answer is what a model wrote, and its parts.
 type answer struct {

@@ -3,6 +3,7 @@ package generate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -212,6 +213,14 @@ func TestPrefixesOfWhatWasGivenUp(t *testing.T) {
 	}
 	if got := generate(t, s, r, Request{Prompt: prompt, MaxTokens: 10}); got.Cached != 18 || got.Text != want.Text {
 		t.Errorf("%d tokens taken over; %q, want %q", got.Cached, got.Text, want.Text)
+	}
+	r.Forget()
+	enough := fmt.Errorf("that is enough: %w", context.Canceled)
+	if _, err := r.Generate(context.Background(), s, Request{Prompt: prompt}, Hooks{Piece: func(Piece) error { return enough }}); !errors.Is(err, enough) {
+		t.Error(err)
+	}
+	if n, _ := r.Kept(); n != 1 {
+		t.Errorf("%d kept of what was given up by a hook", n)
 	}
 	r.Forget()
 	if _, err := r.Generate(context.Background(), s, Request{Prompt: prompt}, Hooks{Piece: func(Piece) error { return errors.New("the reader is gone") }}); err == nil {
