@@ -111,7 +111,7 @@ func (p piece) touch() (err error) {
 		}
 	}()
 	willNeed(p.bytes)
-	sum := p.bytes[len(p.bytes)-1] // a page on which nothing more may be looked at
+	sum := p.bytes[len(p.bytes)-1] // on a page that the loop may not come to
 	for i := 0; i < len(p.bytes); i += 4096 {
 		sum += p.bytes[i]
 	}
