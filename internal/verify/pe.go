@@ -46,12 +46,16 @@ func readDLL(file string) (*dll, error) {
 	if !manifest.IsPE(r) {
 		return nil, nil
 	}
+	info, err := r.Stat()
+	if err != nil {
+		return nil, err
+	}
 	f, err := pe.NewFile(r)
 	if err != nil {
 		return nil, err
 	}
 	d := &dll{program: f.Characteristics&pe.IMAGE_FILE_DLL == 0}
-	t := tablesOf(f)
+	t := tablesOf(f, info.Size())
 	if d.imports, err = t.imports(); err != nil {
 		return nil, err
 	}

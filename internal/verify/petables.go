@@ -22,6 +22,7 @@ type tables struct {
 	dirs     []pe.DataDirectory
 	base     uint64 // of addresses that old delay-load tables have
 	word     int    // bytes of an entry
+	left     *int64 // bytes that may yet be read, so that entries which lead to one another end
 }
 
 // Places in the list of directories.
@@ -38,14 +39,20 @@ const (
 	exportEntry = 40
 )
 
-var errTable = errors.New("it leads outside of the file")
+var (
+	errTable = errors.New("it leads outside of the file")
+	errLoop  = errors.New("it leads to more than the file holds")
+)
 
-func tablesOf(f *pe.File) tables {
+// tablesOf takes the size of the file, in bytes. A linker writes each name and
+// each entry once; twice as much is read.
+func tablesOf(f *pe.File, size int64) tables {
+	left := 2 * size
 	switch h := f.OptionalHeader.(type) {
 	case *pe.OptionalHeader64:
-		return tables{f.Sections, h.DataDirectory[:min(h.NumberOfRvaAndSizes, 16)], h.ImageBase, 8}
+		return tables{f.Sections, h.DataDirectory[:min(h.NumberOfRvaAndSizes, 16)], h.ImageBase, 8, &left}
 	case *pe.OptionalHeader32:
-		return tables{f.Sections, h.DataDirectory[:min(h.NumberOfRvaAndSizes, 16)], uint64(h.ImageBase), 4}
+		return tables{f.Sections, h.DataDirectory[:min(h.NumberOfRvaAndSizes, 16)], uint64(h.ImageBase), 4, &left}
 	}
 	return tables{}
 }
@@ -57,8 +64,19 @@ func (t tables) dir(i int) pe.DataDirectory {
 	return pe.DataDirectory{}
 }
 
+// spend counts what is read.
+func (t tables) spend(n int) error {
+	if *t.left -= int64(n); *t.left < 0 {
+		return errLoop
+	}
+	return nil
+}
+
 // at reads n bytes that lie at an address in memory.
 func (t tables) at(address uint32, n int) ([]byte, error) {
+	if err := t.spend(n); err != nil {
+		return nil, err
+	}
 	for _, s := range t.sections {
 		if from := address - s.VirtualAddress; address >= s.VirtualAddress && from < s.Size {
 			b := make([]byte, n)
@@ -89,7 +107,7 @@ func (t tables) text(address uint32) (string, error) {
 			b := make([]byte, min(4096, s.Size-from)) // decorated names of C++ are the longest
 			n, err := s.ReadAt(b, int64(from))
 			if end := bytes.IndexByte(b[:n], 0); end >= 0 {
-				return string(b[:end]), nil
+				return string(b[:end]), t.spend(end + 1)
 			}
 			if err != nil && !errors.Is(err, io.EOF) {
 				return "", err
@@ -124,14 +142,7 @@ func (t tables) imports() ([]foreign, error) {
 	return append(now, later...), nil
 }
 
-// mostImports bounds what one file may take, since all its entries for libraries
-// can share one long list of names. The largest programs take some ten thousand.
-const mostImports = 1 << 20
-
-var errImports = fmt.Errorf("it has more than %d entries", mostImports)
-
-// list reads a table of libraries, which an entry without one ends. The tables
-// of a file can't be longer than its sections, so the loops end.
+// list reads a table of libraries, which an entry without one ends.
 func (t tables) list(table uint32, size int, of func(entry []uint32) (library, names uint32)) (found []foreign, err error) {
 	for ; table != 0; table += uint32(size) {
 		entry, err := t.uint32s(table, size/4)
@@ -153,9 +164,7 @@ func (t tables) list(table uint32, size int, of func(entry []uint32) (library, n
 		if err != nil {
 			return nil, err
 		}
-		if found = append(found, taken...); len(found) > mostImports {
-			return nil, errImports
-		}
+		found = append(found, taken...)
 	}
 	return found, nil
 }
@@ -173,8 +182,6 @@ func (t tables) names(library string, table uint32) ([]foreign, error) {
 		}
 		number = entry>>(8*t.word-1) == 1
 		switch {
-		case len(found) > mostImports:
-			return nil, errImports
 		case entry == 0 && len(found) == 0:
 			return []foreign{{library, ""}}, nil
 		case entry == 0:
