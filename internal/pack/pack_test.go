@@ -618,6 +618,28 @@ func TestParts(t *testing.T) {
 	}
 }
 
+// TestMadeBy holds that whatever packaging writes is replaced by the next one:
+// debug information of an earlier build must not stay in a release.
+func TestMadeBy(t *testing.T) {
+	p := Package{name: "payload-darwin-universal-base"}
+	var ends []string
+	for system, list := range forms {
+		for _, f := range append(slices.Clone(list), debugForms[system]) {
+			if f.ending != "" {
+				ends = append(ends, f.ending, f.ending+".part001")
+			}
+		}
+	}
+	for _, ending := range append(ends, ".dmg", ".cdx.json", ".provenance.json", ".provenance.json"+signatureEnding) {
+		if !madeBy(p, p.name+ending) {
+			t.Errorf("%s%s would stay", p.name, ending)
+		}
+		if madeBy(p, p.name+"-mine"+ending) {
+			t.Errorf("%s-mine%s would be deleted", p.name, ending)
+		}
+	}
+}
+
 // TestStepsOfASystem holds that a system's own merging and signing take the
 // place of the common ones, and what they make is packaged in both forms.
 func TestStepsOfASystem(t *testing.T) {

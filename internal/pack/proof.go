@@ -177,7 +177,7 @@ func madeBy(p Package, name string) bool {
 	return ok && endings.MatchString(rest)
 }
 
-var endings = regexp.MustCompile(`^(-debug)?\.(tar\.zst|tgz|zip|dmg)(\.part\d+)?$|^\.(cdx|provenance)\.json(\.minisig)?$`)
+var endings = regexp.MustCompile(`^(-debug|-dSYM)?\.(tar\.zst|tgz|zip|dmg)(\.part\d+)?$|^\.(cdx|provenance)\.json(\.minisig)?$`)
 
 // clearOld deletes the files of earlier packaging that no new one was placed over.
 func clearOld(out string, packages []Package, placed map[string]bool) error {
