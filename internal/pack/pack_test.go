@@ -440,6 +440,12 @@ func (r *release) debugFits(dir string, m manifest.Manifest, split string) {
 		t.Fatal(err)
 	}
 	expect("none")
+	own := m.Package.Debug.Name
+	for _, m.Package.Debug.Name = range []string{"", "..", "../" + own} {
+		write()
+		expect("a name that is no file's", "debug.digest")
+	}
+	m.Package.Debug.Name = own
 	if m.Package.Debug.Files[0].IDs, err = manifest.BuildIDs(other); err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,12 @@ func (o *Opened) debug(ctx context.Context) error {
 		if len(debugged(m)) == 0 {
 			continue
 		}
-		file := filepath.Join(filepath.Dir(o.Name), filepath.Base(m.Package.Debug.Name))
+		name := m.Package.Debug.Name
+		file := filepath.Join(filepath.Dir(o.Name), name)
+		if name == "." || name == ".." || name != filepath.Base(name) {
+			o.found(archive.Problem{ID: "debug.digest", Entry: manifest.Name, Title: fmt.Sprintf("%s names no file as its debug information: %q", manifest.Name, name)})
+			continue
+		}
 		parts, err := archive.Parts(file)
 		switch p := (*archive.Problem)(nil); {
 		case errors.Is(err, os.ErrNotExist):

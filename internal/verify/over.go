@@ -30,13 +30,16 @@ func (o *Opened) Over(ctx context.Context, base *Opened) error {
 		o.Dir = ""
 		return nil
 	}
-	above, err := readManifests(o.Dir)
-	if err != nil || slices.ContainsFunc(above.all, func(m manifest.Manifest) bool { return m.Package == nil || m.Package.Over == "" }) {
+	above, err := o.manifestsOf(o, ErrNotOver)
+	if err != nil {
+		return err
+	}
+	if o.Dir != "" && slices.ContainsFunc(above.all, func(m manifest.Manifest) bool { return m.Package == nil || m.Package.Over == "" }) {
 		return &FolderError{Dir: o.Name, Err: ErrNotOver}
 	}
-	below, err := readManifests(base.Dir)
-	if err != nil {
-		return &FolderError{Dir: base.Name, Err: errNoBase}
+	below, err := o.manifestsOf(base, errNoBase)
+	if err != nil || o.Dir == "" {
+		return err
 	}
 	for _, name := range above.names {
 		if slices.Contains(below.names, name) {
@@ -59,6 +62,21 @@ func (o *Opened) Over(ctx context.Context, base *Opened) error {
 		o.fits(m.Package, base.Name, below)
 	}
 	return nil
+}
+
+// manifestsOf reads those of p. One that can't be read is a finding, and nothing
+// of o is looked at any more.
+func (o *Opened) manifestsOf(p *Opened, without error) (described, error) {
+	d, err := readManifests(p.Dir)
+	switch {
+	case errors.As(err, new(*manifest.MissingError)):
+		return d, &FolderError{Dir: p.Name, Err: without}
+	case err != nil:
+		name := filepath.Base(p.Name)
+		o.found(archive.Problem{ID: "manifest.unreadable", Entry: name, Title: "a manifest of " + name + " can't be read", Detail: within(p.Dir, err)})
+		o.Dir = ""
+	}
+	return d, nil
 }
 
 // lay makes in dir what unpacking the base and then o gives. Files are linked,

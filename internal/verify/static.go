@@ -16,6 +16,11 @@ import (
 	"payload/internal/report"
 )
 
+// within is an error without the folder that its files lie in.
+func within(dir string, err error) string {
+	return strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), "")
+}
+
 // static runs the half that starts nothing. It gives the files that it saw.
 func static(res *Result, o Options) ([]manifest.File, error) {
 	got, err := manifest.Describe(o.Dir)
@@ -29,7 +34,7 @@ func static(res *Result, o Options) ([]manifest.File, error) {
 	}
 	d, err := readManifests(o.Dir)
 	if err != nil {
-		res.static("manifest.unreadable", manifest.Name, manifest.Name+" can't be read", strings.ReplaceAll(err.Error(), o.Dir+string(filepath.Separator), ""), manifest.Name)
+		res.static("manifest.unreadable", manifest.Name, manifest.Name+" can't be read", within(o.Dir, err), manifest.Name)
 	} else {
 		compareWithManifest(res, d, got)
 	}
