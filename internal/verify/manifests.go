@@ -58,7 +58,7 @@ func (d described) builds() []manifest.Build {
 			all = append(all, m.Builds...)
 			continue
 		}
-		all = append(all, manifest.Build{Preset: m.Preset, Components: m.Components, Target: m.Target})
+		all = append(all, manifest.Build{Project: m.Project, Preset: m.Preset, Components: m.Components, Target: m.Target})
 	}
 	return all
 }
@@ -118,8 +118,13 @@ func targetOf(d described, o Options) target {
 		}
 	}
 	builds := d.builds()
-	// A folder for a newer macOS may lie beside one that serves the one asked for.
-	served := slices.ContainsFunc(builds, func(b manifest.Build) bool { return b.Target != nil && !newerThan(b.Target.MacOS, asked) })
+	// A folder for a newer macOS may lie beside one that serves the one asked for:
+	// by the same project, for the same processor.
+	served := func(b manifest.Build) bool {
+		return slices.ContainsFunc(builds, func(by manifest.Build) bool {
+			return by.Project == b.Project && by.Arch == b.Arch && by.Target != nil && !newerThan(by.Target.MacOS, asked)
+		})
+	}
 	for _, b := range builds {
 		if b.Target == nil {
 			continue
@@ -131,7 +136,7 @@ func targetOf(d described, o Options) target {
 		for _, dir := range dirs {
 			if len(builds) > 1 {
 				t.folders[dir] = b.Target.MacOS
-				if !served {
+				if !served(b) {
 					t.folders[dir] = oldest(b.Target.MacOS, asked)
 				}
 			}
@@ -222,18 +227,20 @@ func union(a, b []string) []string {
 // backends alone that are for its processor.
 func (o *Options) ask(d described) {
 	components := d.components()
+	for _, c := range components {
+		if c.Verify != "" {
+			o.Kind, o.Program = c.Verify, c.Program
+		}
+	}
 	for _, b := range d.builds() {
+		here := b.Arch == "" || b.Arch == runtime.GOARCH || runtime.GOOS != "darwin"
 		for _, c := range b.Components {
-			switch here := b.Arch == "" || b.Arch == runtime.GOARCH || runtime.GOOS != "darwin"; {
-			case c.Verify == "":
-			case o.Kind == "" || c.Program != o.Program:
-				o.Kind, o.Program, o.Backends, o.Variants = c.Verify, c.Program, nil, c.Variants
-				fallthrough
-			default:
-				o.Variants = union(o.Variants, c.Variants)
-				if here {
-					o.Backends = union(o.Backends, c.Backends)
-				}
+			if c.Verify == "" || c.Program != o.Program {
+				continue
+			}
+			o.Variants = union(o.Variants, c.Variants)
+			if here {
+				o.Backends = union(o.Backends, c.Backends)
 			}
 		}
 	}
