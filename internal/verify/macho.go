@@ -48,6 +48,9 @@ func (s span) read(r *io.SectionReader) ([]byte, error) {
 		return nil, errors.New("it lies beyond the file's end")
 	}
 	b := make([]byte, s.size)
+	if s.size == 0 { // at the file's end even that would be io.EOF
+		return b, nil
+	}
 	_, err := r.ReadAt(b, int64(s.at))
 	return b, err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -248,5 +249,18 @@ func TestMachO(t *testing.T) {
 				t.Errorf("found %q, want %q alone", seen, c.want)
 			}
 		})
+	}
+}
+
+// A trie without a byte may lie where the file ends.
+func TestSpan(t *testing.T) {
+	r := io.NewSectionReader(strings.NewReader("abcd"), 0, 4)
+	for s, want := range map[span]string{{4, 0}: "", {0, 0}: "", {1, 3}: "bcd"} {
+		if got, err := s.read(r); err != nil || string(got) != want {
+			t.Errorf("%+v: %q, %v", s, got, err)
+		}
+	}
+	if got, err := (span{2, 3}).read(r); err == nil {
+		t.Errorf("beyond the end: %q", got)
 	}
 }
