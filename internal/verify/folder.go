@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 )
 
 // copyFolder makes dst a copy of src, without the files that skip names by
@@ -63,6 +64,10 @@ func copyFile(from, to string) error {
 	if err != nil {
 		return err
 	}
+	// A process that starts now would have out open until it is another program, and
+	// the system starts no program that is open for writing.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
 	if err != nil {
 		return err
