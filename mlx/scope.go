@@ -130,8 +130,14 @@ func (s *Scope) evaluate(op string, arrays []*Array, f func(c.VectorArray) error
 		return s.fault(op, err, arrays...)
 	}
 	defer func() { _ = c.VectorArrayFree(list) }() // it can't fail
-	if err := f(list); err != nil {
-		return s.fault(op, err, arrays...)
+	return s.evaluated(op, f(list), arrays...)
+}
+
+// evaluated gives the error of an evaluation, or what was lost while arrays were
+// filled: in this one, or in an earlier one that was not waited for.
+func (s *Scope) evaluated(op string, err error, of ...*Array) error {
+	if err != nil {
+		return s.fault(op, err, of...)
 	}
 	if err := s.lost.get(); err != nil {
 		return s.fault(op, err)
@@ -144,13 +150,7 @@ func (s *Scope) eval(op string, h c.Array) error {
 	if err := s.onThread(op); err != nil {
 		return err
 	}
-	if err := c.ArrayEval(h); err != nil {
-		return s.fault(op, err)
-	}
-	if err := s.lost.get(); err != nil {
-		return s.fault(op, err)
-	}
-	return nil
+	return s.evaluated(op, c.ArrayEval(h))
 }
 
 // onThread says when the scope is used on another thread than its stream's.

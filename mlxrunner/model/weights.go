@@ -102,8 +102,7 @@ var types = map[safetensors.DType]mlx.Dtype{
 // mapped makes an array of a tensor where it lies in m, if that can be.
 func (w *Weights) mapped(m *mapping, t safetensors.Tensor) bool {
 	dtype, known := types[t.DType]
-	converts := w.float != nil && dtype.Float() && dtype != *w.float
-	if m == nil || !known || converts || t.Size == 0 || t.Offset%int64(dtype.Size()) != 0 || t.Offset%4096 < 8 { // a word before it is needed
+	if m == nil || !known || w.converts(dtype) || t.Size == 0 || t.Offset%int64(dtype.Size()) != 0 || t.Offset%4096 < 8 { // a word before it is needed
 		return false
 	}
 	shape := make([]int, len(t.Shape))
@@ -172,10 +171,15 @@ func (w *Weights) isFloat(name string, a *mlx.Array, shape ...int) bool {
 
 // converted gives floats as they are wanted, and what holds none as it is.
 func (w *Weights) converted(a *mlx.Array) *mlx.Array {
-	if w.float == nil || a == nil || !a.Dtype().Float() || a.Dtype() == *w.float {
+	if a == nil || !w.converts(a.Dtype()) {
 		return a
 	}
 	return w.Scope.AsType(a, *w.float)
+}
+
+// converts tells whether what is stored as of is wanted as another type.
+func (w *Weights) converts(of mlx.Dtype) bool {
+	return w.float != nil && of.Float() && of != *w.float
 }
 
 // raw takes a tensor as it stands.
