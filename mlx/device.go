@@ -141,6 +141,7 @@ func DefaultDevice() (Device, error) {
 type Stream struct {
 	h      c.Stream
 	host   c.Stream // for what only the processor does; made when first needed
+	beside []*Stream
 	device Device
 	thread uintptr
 }
@@ -167,8 +168,28 @@ func (s *Stream) Device() Device { return s.device }
 // thread, where an operation has none of its own.
 func (s *Stream) SetDefault() error { return wrap("SetDefault", c.SetDefaultStream(s.h)) }
 
-// Synchronize waits until all work of the stream is done.
-func (s *Stream) Synchronize() error { return wrap("Synchronize", c.Synchronize(s.h)) }
+// Synchronize waits until all work of the stream, and of those beside it, is
+// done.
+func (s *Stream) Synchronize() error {
+	for _, b := range s.beside {
+		if err := b.Synchronize(); err != nil {
+			return err
+		}
+	}
+	return wrap("Synchronize", c.Synchronize(s.h))
+}
+
+// besides gives the n-th stream beside s, of the same device and thread.
+func (s *Stream) besides(n int) (*Stream, error) {
+	for len(s.beside) < n {
+		b, err := NewStream(s.device)
+		if err != nil {
+			return nil, err
+		}
+		s.beside = append(s.beside, b)
+	}
+	return s.beside[n-1], nil
+}
 
 // cpu gives the stream for what only the processor does, such as reading
 // files: s itself there, else MLX's own of this thread.
@@ -185,6 +206,9 @@ func (s *Stream) cpu() (c.Stream, error) {
 
 // Free gives up the handle. The stream must not be used after.
 func (s *Stream) Free() {
+	for _, b := range s.beside {
+		b.Free()
+	}
 	for _, h := range []*c.Stream{&s.h, &s.host} {
 		if *h != 0 {
 			_ = c.StreamFree(*h) // it can't fail on a handle of its own

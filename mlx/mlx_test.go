@@ -117,6 +117,37 @@ func TestEvaluatingOnAnotherThreadIsAnError(t *testing.T) {
 	}
 }
 
+// What runs beside gives what it gives in line, waits for what it needs of the
+// other streams and is waited for, and leaves the scope on its own stream.
+func TestBeside(t *testing.T) {
+	s := mlxtest.Scope(t)
+	own := s.Stream()
+	x := mlx.New(s, []float32{1, 2, 3}, 3)
+	var squares, sums *mlx.Array
+	s.Beside(1, func() {
+		if s.Stream() == own {
+			t.Error("it runs on the scope's own stream")
+		}
+		squares = s.Multiply(x, x)
+		s.Beside(1, func() { sums = s.Add(squares, x) })
+	})
+	if s.Stream() != own {
+		t.Error("the scope stayed on the stream beside")
+	}
+	mlxtest.Close(t, s, s.Subtract(sums, squares), []int{3}, []float32{1, 2, 3}, mlxtest.Tolerance{})
+
+	func() {
+		defer func() { _ = recover() }()
+		s.Beside(1, func() { panic("inside") })
+	}()
+	if s.Stream() != own {
+		t.Error("a panic left the scope on the stream beside")
+	}
+	broken := mlx.NewScope(own)
+	broken.Fail(errors.New("an error before"))
+	broken.Beside(1, func() { t.Error("it runs after an error") })
+}
+
 func TestScopes(t *testing.T) {
 	s := mlxtest.Scope(t)
 	var kept, moved *mlx.Array

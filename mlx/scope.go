@@ -34,6 +34,25 @@ func (s *Scope) Sub() *Scope {
 // Stream gives the stream that the scope runs on.
 func (s *Scope) Stream() *Stream { return s.stream }
 
+// Beside has the operations of f run on the n-th stream beside the scope's own,
+// from 1, where a processor computes them while it computes others. MLX makes
+// either wait for what it needs of the other. A stream beside is made when it is
+// first asked for, and ends with the scope's own.
+func (s *Scope) Beside(n int, f func()) {
+	if !s.ready("Beside") || s.onThread("Beside") != nil {
+		return
+	}
+	own := s.stream
+	beside, err := own.besides(n)
+	if err != nil {
+		s.Fail(err)
+		return
+	}
+	s.stream = beside
+	defer func() { s.stream = own }()
+	f()
+}
+
 // Err gives the first error.
 func (s *Scope) Err() error { return s.err }
 

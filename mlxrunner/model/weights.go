@@ -207,7 +207,7 @@ func (w *Weights) Matrix(path string, rows, columns int) nn.Matrix {
 		if a == nil {
 			return nn.Matrix{}
 		}
-		return nn.Plain(a, w.view(w.Scope.Transpose(a)))
+		return w.divided(nn.Plain(a, w.view(w.Scope.Transpose(a))), rows, columns)
 	}
 	if !packed {
 		w.fail(path+".scales", "is there, but config.json says nothing of how the layer is quantised")
@@ -220,7 +220,15 @@ func (w *Weights) Matrix(path string, rows, columns int) nn.Matrix {
 		return nn.Matrix{}
 	}
 	w.checkPacked(path, p, how, rows, columns)
-	return nn.Packed(p, how)
+	return w.divided(nn.Packed(p, how), rows, columns)
+}
+
+// divided gives a matrix in parts, where the processor is quicker with those.
+func (w *Weights) divided(m nn.Matrix, rows, columns int) nn.Matrix {
+	if !w.onProcessor() || w.Err() != nil {
+		return m
+	}
+	return m.Divided(w.Scope, rows, columns, w.view)
 }
 
 // checkPacked holds packed tensors against the shape [..., rows, columns] of

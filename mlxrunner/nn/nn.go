@@ -18,6 +18,7 @@ import (
 
 // Matrix is a weight of rows and columns as a checkpoint has it, packed or not.
 type Matrix struct {
+	parts  []Matrix   // some of its rows each, to be multiplied by at a time; nil for none
 	plain  *mlx.Array // [rows, columns]; nil where only turned is there
 	turned *mlx.Array // [columns, rows]: the same memory where plain is there
 	packed mlx.Quantized
@@ -50,6 +51,9 @@ func (m Matrix) Rows(s *mlx.Scope, from, to int, keep func(*mlx.Array) *mlx.Arra
 
 // times gives x [..., columns] multiplied by the matrix transposed: [..., rows].
 func (m Matrix) times(s *mlx.Scope, x *mlx.Array) *mlx.Array {
+	if m.parts != nil {
+		return m.together(s, x)
+	}
 	if m.plain != nil && slow(s, x) {
 		return m.across(s, x)
 	}

@@ -2,6 +2,7 @@ package nn
 
 import (
 	"math"
+	"runtime"
 	"sync"
 
 	"payload/mlx"
@@ -171,7 +172,7 @@ func (a *Attention) step(s *mlx.Scope, x *mlx.Array, kv *cache.KV, turn turning)
 
 // addTo gives x with what Forward gives for y added.
 func (l *Linear) addTo(s *mlx.Scope, x, y *mlx.Array) *mlx.Array {
-	if l.Weight.turned == nil || l.Bias != nil {
+	if l.Weight.turned == nil || l.Weight.parts != nil || l.Bias != nil {
 		return s.Add(x, l.Forward(s, y))
 	}
 	return s.AddMM(x, y, l.Weight.turned, 1, 1)
@@ -197,4 +198,46 @@ func (m Matrix) across(s *mlx.Scope, x *mlx.Array) *mlx.Array {
 	by := s.Contiguous(s.Transpose(s.Reshape(x, -1, features)))
 	y := s.Contiguous(s.Transpose(s.Matmul(m.plain, by)))
 	return s.Reshape(y, append(shape[:len(shape)-1], m.plain.Dim(0))...)
+}
+
+// most is in how many parts a matrix is multiplied by at most: what reads memory
+// gains little by more.
+const most = 8
+
+// least is how many weights a part has at least: with fewer, handing it over
+// costs more than it saves.
+const least = 64 << 10
+
+// Parts is in how many parts, of equal rows but for the last, the processor is
+// quickest at products with a matrix. A product is one thread's work to MLX, but
+// for those of a BLAS that has threads of its own.
+func Parts(rows, columns int, packed bool) int {
+	if !packed && !mlx.ReferenceBLAS() {
+		return 1
+	}
+	return max(1, min(runtime.GOMAXPROCS(0), most, rows*columns/least))
+}
+
+// Divided gives the matrix in the parts that Parts says, of the same memory.
+// keep becomes the owner of what it makes.
+func (m Matrix) Divided(s *mlx.Scope, rows, columns int, keep func(*mlx.Array) *mlx.Array) Matrix {
+	n := Parts(rows, columns, m.plain == nil)
+	if n == 1 {
+		return m
+	}
+	each := (rows + n - 1) / n
+	for from := 0; from < rows; from += each {
+		m.parts = append(m.parts, m.Rows(s, from, min(from+each, rows), keep))
+	}
+	return m
+}
+
+// together is times for a matrix in parts: all but the first on streams beside.
+func (m Matrix) together(s *mlx.Scope, x *mlx.Array) *mlx.Array {
+	found := make([]*mlx.Array, len(m.parts))
+	for i, part := range m.parts[1:] {
+		s.Beside(i+1, func() { found[i+1] = part.times(s, x) })
+	}
+	found[0] = m.parts[0].times(s, x)
+	return s.Concatenate(-1, found...)
 }

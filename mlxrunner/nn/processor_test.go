@@ -3,10 +3,12 @@ package nn
 import (
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 
 	"payload/mlx"
 	"payload/mlx/mlxtest"
+	"payload/mlx/quant"
 )
 
 // The matrix that turns a single token's features is MLX's rotation, for every
@@ -93,5 +95,37 @@ func TestAcrossIsTimes(t *testing.T) {
 			t.Fatal(err)
 		}
 		mlxtest.Close(t, s, m.across(s, x), want.Shape(), values, mlxtest.Tolerance{Abs: 1e-5})
+	}
+}
+
+// A matrix in parts gives to the bit what it gives whole, plain and packed, for a
+// row and for many; a part may have fewer rows.
+func TestDividedIsWhole(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+	s := mlxtest.Scope(t)
+	keep := func(a *mlx.Array) *mlx.Array { return a }
+	const rows, columns = 1000, 256
+	w := s.Normal(mlx.Float32, 0, 1, s.Key(1), rows, columns)
+	how := quant.Params{Mode: quant.Affine, Bits: 4, Group: 64}
+	for name, m := range map[string]Matrix{
+		"plain":  Plain(w, s.Transpose(w)),
+		"packed": Packed(s.Quantize(w, how), how),
+	} {
+		parts := m.Divided(s, rows, columns, keep)
+		want := 3
+		if name == "plain" && !mlx.ReferenceBLAS() {
+			want = 0 // its BLAS has threads
+		}
+		if len(parts.parts) != want {
+			t.Fatalf("%s is in %d parts, want %d", name, len(parts.parts), want)
+		}
+		for _, shape := range [][]int{{1, columns}, {1, 1, columns}, {2, 9, columns}} {
+			x := s.Normal(mlx.Float32, 0, 1, s.Key(2), shape...)
+			whole, err := mlx.Values[float32](s, m.times(s, x))
+			if err != nil {
+				t.Fatal(err)
+			}
+			mlxtest.Close(t, s, parts.times(s, x), append(shape[:len(shape)-1], rows), whole, mlxtest.Tolerance{})
+		}
 	}
 }
