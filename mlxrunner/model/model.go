@@ -117,7 +117,6 @@ func Load(ctx context.Context, s *mlx.Scope, dir string, o Options) (*Loaded, er
 	}
 	defer w.close()
 	config.narrow(w.all)
-	config.narrow(w.turned)
 	loaded, err := finish(ctx, config, build, w, o)
 	if err != nil {
 		w.free()

@@ -27,15 +27,17 @@ func (r reading) data(name string) *io.SectionReader {
 	return file.Data(t)
 }
 
-// turned reads a matrix of 2 or 4 bytes an element so that its columns lie one
-// after the other; t.Shape is that of the result.
-func (r reading) turned(t safetensors.Tensor, to []byte) error {
+// turned reads rows of a matrix of 2 or 4 bytes an element, from one on, so that
+// their columns lie one after the other; t.Shape is that of the result.
+func (r reading) turned(t safetensors.Tensor, first int, to []byte) error {
 	columns, rows := int(t.Shape[0]), int(t.Shape[1])
+	width := int64(columns) * t.DType.Bits() / 8
+	from := io.NewSectionReader(r.data(t.Name), int64(first)*width, int64(rows)*width)
 	var err error
 	if t.DType.Bits() == 16 {
-		err = turn(r.data(t.Name), as[uint16](to), rows, columns)
+		err = turn(from, as[uint16](to), rows, columns)
 	} else {
-		err = turn(r.data(t.Name), as[uint32](to), rows, columns)
+		err = turn(from, as[uint32](to), rows, columns)
 	}
 	if err != nil {
 		return fmt.Errorf("reading the tensor %s: %w", t.Name, err)

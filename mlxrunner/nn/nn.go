@@ -28,8 +28,18 @@ type Matrix struct {
 // Plain makes a matrix of an array [rows, columns]; turned is its transpose.
 func Plain(w, turned *mlx.Array) Matrix { return Matrix{plain: w, turned: turned} }
 
-// Turned makes a matrix of an array [columns, rows], which gives no rows.
-func Turned(w *mlx.Array) Matrix { return Matrix{turned: w} }
+// Turned makes a matrix of arrays [columns, some rows], in parts where there are
+// several. It gives no rows.
+func Turned(parts ...*mlx.Array) Matrix {
+	if len(parts) == 1 {
+		return Matrix{turned: parts[0]}
+	}
+	var m Matrix
+	for _, w := range parts {
+		m.parts = append(m.parts, Turned(w))
+	}
+	return m
+}
 
 // Packed makes a matrix of quantised weights.
 func Packed(w mlx.Quantized, how quant.Params) Matrix { return Matrix{packed: w, how: how} }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -354,5 +355,53 @@ func TestJoinedTextsHaveTheLogitsOfEach(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Matrices that are multiplied in parts give the logits of whole ones to the bit:
+// those that are used where they lie, read and turned, and packed.
+func TestInParts(t *testing.T) {
+	if mlx.ReferenceBLAS() && nn.Parts(512, 256, false) != min(2, runtime.GOMAXPROCS(0)) || nn.Parts(512, 256, true) != min(2, runtime.GOMAXPROCS(0)) {
+		t.Fatal("matrices of this size are not in parts")
+	}
+	s := mlxtest.Scope(t)
+	g := without(find(t, "llama"), "")
+	g.Config = with(t, g.Config, map[string]any{"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 1})
+	g.Tensors = map[string][]int{
+		"model.embed_tokens.weight": {40, 256}, "model.norm.weight": {256}, "lm_head.weight": {40, 256},
+		"model.layers.0.input_layernorm.weight": {256}, "model.layers.0.post_attention_layernorm.weight": {256},
+		"model.layers.0.mlp.gate_proj.weight": {512, 256}, "model.layers.0.mlp.up_proj.weight": {512, 256}, "model.layers.0.mlp.down_proj.weight": {256, 512},
+	}
+	for _, layer := range []string{"q_proj", "o_proj"} {
+		g.Tensors["model.layers.0.self_attn."+layer+".weight"] = []int{256, 256}
+	}
+	var config struct {
+		Heads   int `json:"num_attention_heads"`
+		KVHeads int `json:"num_key_value_heads"`
+	}
+	if err := json.Unmarshal(g.Config, &config); err != nil {
+		t.Fatal(err)
+	}
+	for _, layer := range []string{"k_proj", "v_proj"} {
+		g.Tensors["model.layers.0.self_attn."+layer+".weight"] = []int{256 * config.KVHeads / config.Heads, 256}
+	}
+	g.Config = with(t, g.Config, map[string]any{"head_dim": 256 / config.Heads, "attention_bias": false, "mlp_bias": false})
+
+	halves := map[string]*mlx.Array{}
+	for name, shape := range g.Tensors {
+		halves[name] = s.AsType(weight(s, name, shape), mlx.BFloat16)
+	}
+	packed := g
+	packed.Config = with(t, g.Config, map[string]any{"quantization": map[string]any{"group_size": 32, "bits": 4}})
+	for name, dir := range map[string]string{
+		"as they lie": checkpoint(t, s, g), "turned": write(t, s, g.Config, halves), "packed": checkpoint(t, s, packed),
+	} {
+		whole := func() []float32 {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+			return logitsOf(t, s, dir, g)
+		}()
+		if text := mlxtest.Differ(logitsOf(t, s, dir, g), whole, mlxtest.Tolerance{}); text != "" {
+			t.Errorf("%s: %s", name, text)
+		}
 	}
 }
