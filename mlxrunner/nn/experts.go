@@ -86,9 +86,52 @@ func (e *Experts) Forward(s *mlx.Scope, x *mlx.Array) *mlx.Array {
 	return s.AsType(s.Sum(s.Multiply(y, s.ExpandDims(weight, -1)), false, -2), x.Dtype())
 }
 
+// mlp gives [..., n, 1, hidden] for which [..., n]. Where rows of x belong to one
+// choice each, sorted says so too.
 func (e *Experts) mlp(s *mlx.Scope, x, which *mlx.Array, sorted bool) *mlx.Array {
-	y := e.Gated(s, e.Gate.times(s, x, which, sorted), e.Up.times(s, x, which, sorted))
-	return e.Down.times(s, y, which, sorted)
+	some := func(x, which *mlx.Array) *mlx.Array {
+		y := e.Gated(s, e.Gate.times(s, x, which, sorted), e.Up.times(s, x, which, sorted))
+		return e.Down.times(s, y, which, sorted)
+	}
+	choices := which.Dim(-1)
+	n := e.Gate.parts(s, which.Size(), choices)
+	if n == 1 {
+		return some(x, which)
+	}
+	each := (choices + n - 1) / n
+	var found []*mlx.Array
+	for from := 0; from < choices; from += each {
+		to, rows := min(from+each, choices), x
+		take := func() {
+			if sorted {
+				rows = s.SliceAxis(x, 0, from, to)
+			}
+			found = append(found, some(rows, s.SliceAxis(which, -1, from, to)))
+		}
+		if from == 0 {
+			take()
+		} else {
+			s.Beside(from/each, take)
+		}
+	}
+	return s.Concatenate(-3, found...)
+}
+
+// parts is in how many parts the processor is quickest at taking choices of
+// experts, products in all.
+func (b Bank) parts(s *mlx.Scope, products, choices int) int {
+	w := b.turned
+	if w == nil {
+		w = b.packed.Weights
+	}
+	if s.Stream().Device().Kind != mlx.KindCPU || w == nil {
+		return 1
+	}
+	weights := w.Dim(-1) * w.Dim(-2)
+	if b.turned == nil {
+		weights *= 32 / b.how.Bits
+	}
+	return min(Parts(products, weights, b.turned == nil), choices)
 }
 
 // sorted computes choices in the order of their experts and puts them back.

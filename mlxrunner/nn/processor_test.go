@@ -129,3 +129,37 @@ func TestDividedIsWhole(t *testing.T) {
 		}
 	}
 }
+
+// Experts that are taken in parts give what they give together, to the bit, for a
+// token and for so many that choices are sorted.
+func TestExpertsInParts(t *testing.T) {
+	s := mlxtest.Scope(t)
+	const experts, features = 8, 256
+	router := s.Normal(mlx.Float32, 0, 1, s.Key(1), experts, features)
+	matrices := s.Normal(mlx.Float32, 0, 0.1, s.Key(2), experts, features, features)
+	how := quant.Params{Mode: quant.Affine, Bits: 8, Group: 64}
+	for name, bank := range map[string]Bank{"plain": PlainBank(matrices), "packed": PackedBank(s.Quantize(matrices, how), how)} {
+		e := &Experts{
+			Router: &Linear{Weight: Plain(router, s.Transpose(router))}, Count: experts, Take: 7,
+			Gate: bank, Up: bank, Down: bank.WithBias(s.Normal(mlx.Float32, 0, 1, s.Key(3), experts, features)), Gated: GatedBy(SiLU),
+		}
+		for _, shape := range [][]int{{1, 1, features}, {2, 20, features}} {
+			x := s.Normal(mlx.Float32, 0, 1, s.Key(4), shape...)
+			on := func(cores int) *mlx.Array {
+				defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
+				return e.Forward(s, x)
+			}
+			whole, err := mlx.Values[float32](s, on(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			mlxtest.Close(t, s, on(3), shape, whole, mlxtest.Tolerance{})
+		}
+		func() {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+			if n := bank.parts(s, 7, 7); n != 1 && name == "plain" && !mlx.ReferenceBLAS() || n == 1 && (name == "packed" || mlx.ReferenceBLAS()) {
+				t.Errorf("%s: a token's choices are in %d parts", name, n)
+			}
+		}()
+	}
+}
