@@ -38,6 +38,7 @@ const (
 type measure struct {
 	start   time.Duration // from the process's start to its first token
 	peak    int64         // bytes, the most that was in RAM
+	charged int64         // bytes, the most that its control group took; 0 where there can be none
 	private int64         // bytes at the end that are no file's pages
 	cpu     time.Duration // of prompt and text, without what starting takes
 	decode  float64       // tokens a second
@@ -69,6 +70,7 @@ func (b bench) runner(ctx context.Context) error {
 		{"tiny model", "internal/verify/tinymodel/safetensors", tiny, tiny, 112, 5, 3},
 		{"tiny model, float32", folder("tiny-float32"), tiny, tiny, 112, 5, 0},
 		{"SmolLM2-135M, float32", folder("smollm2-float32"), "The capital of France is", story, 32, 3, 1},
+		{"SmolLM2-135M, 4 bits", folder("smollm2-4bit"), "The capital of France is", story, 32, 3, 0},
 	}
 	var missed []error
 	for _, s := range subjects {
@@ -136,6 +138,9 @@ func (b bench) subject(ctx context.Context, s subject) (missed, err error) {
 	row("prefill", "tokens a second", func(m measure) float64 { return m.prefill }, wantPrefill, true)
 	row("process start to first token", "ms", func(m measure) float64 { return m.start.Seconds() * 1000 }, wantStart, false)
 	row("peak memory", "MiB", func(m measure) float64 { return float64(m.peak) / (1 << 20) }, wantMemory, false)
+	if ours[0].charged > 0 {
+		row("peak memory with the pages of files that it read", "MiB", func(m measure) float64 { return float64(m.charged) / (1 << 20) }, 0, false)
+	}
 	row("memory at the end that no file gives back", "MiB", func(m measure) float64 { return float64(m.private) / (1 << 20) }, 0, false)
 	row("processor time of prompt and text", "ms", func(m measure) float64 { return m.cpu.Seconds() * 1000 }, 0, false)
 	return missed, nil
@@ -165,9 +170,24 @@ func measureRun(ctx context.Context, s subject, env []string, args func(prompt s
 	if first.after == 0 {
 		return m, fmt.Errorf("running %s: it printed nothing", args(s.short, 1, false)[0])
 	}
-	long, err := run.Do(ctx, run.Cmd{Args: args(s.long, s.tokens, true), Env: env})
+	command := args(s.long, s.tokens, true)
+	counted, err := newGroup()
+	if err == nil {
+		defer counted.remove()
+		command = counted.inside(command)
+		err = forget(ctx, s.dir)
+	}
+	if err != nil && !errors.Is(err, errNoGroup) {
+		return m, err
+	}
+	long, err := run.Do(ctx, run.Cmd{Args: command, Env: env})
 	if err != nil {
 		return m, err
+	}
+	if counted != (group{}) {
+		if m.charged, err = counted.most(); err != nil {
+			return m, fmt.Errorf("asking a control group what it took: %w", err)
+		}
 	}
 	var r runReport
 	if err := json.Unmarshal(long.Stdout, &r); err != nil {
@@ -177,7 +197,7 @@ func measureRun(ctx context.Context, s subject, env []string, args func(prompt s
 		return m, fmt.Errorf("%d tokens came, not %d", len(r.Tokens), s.tokens)
 	}
 	return measure{
-		start: first.after, peak: long.Peak, private: r.Footprint, cpu: long.CPU - short.CPU,
+		start: first.after, peak: long.Peak, charged: m.charged, private: r.Footprint, cpu: long.CPU - short.CPU,
 		decode: r.DecodeTPS, prefill: float64(r.Prompt) / r.FirstToken * 1000, tokens: r.Tokens,
 	}, nil
 }
