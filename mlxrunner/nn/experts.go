@@ -98,23 +98,13 @@ func (e *Experts) mlp(s *mlx.Scope, x, which *mlx.Array, sorted bool) *mlx.Array
 	if n == 1 {
 		return some(x, which)
 	}
-	each := (choices + n - 1) / n
-	var found []*mlx.Array
-	for from := 0; from < choices; from += each {
-		to, rows := min(from+each, choices), x
-		take := func() {
-			if sorted {
-				rows = s.SliceAxis(x, 0, from, to)
-			}
-			found = append(found, some(rows, s.SliceAxis(which, -1, from, to)))
+	return s.Concatenate(-3, inParts(s, n, choices, func(from, to int) *mlx.Array {
+		rows := x
+		if sorted {
+			rows = s.SliceAxis(x, 0, from, to)
 		}
-		if from == 0 {
-			take()
-		} else {
-			s.Beside(from/each, take)
-		}
-	}
-	return s.Concatenate(-3, found...)
+		return some(rows, s.SliceAxis(which, -1, from, to))
+	})...)
 }
 
 // parts is in how many parts the processor is quickest at taking choices of

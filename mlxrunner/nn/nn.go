@@ -173,34 +173,33 @@ func (a *Attention) look(s *mlx.Scope, q, k, v *mlx.Array, kv *cache.KV, see mlx
 	}
 	if how, packed := kv.Packing(); packed {
 		keys, values := kv.UpdatePacked(s, k, v)
-		keys, values = apart(s, keys), apart(s, values)
-		return a.stepwise(s, q, keys.Weights.Dim(-2), see,
-			func(q *mlx.Array) *mlx.Array { return s.QuantizedMatmul(q, keys, true, how) },
-			func(p *mlx.Array) *mlx.Array { return s.QuantizedMatmul(p, values, false, how) })
+		return a.byHeads(s, q.Dim(2), keys.Weights.Dim(2), func(of heads) *mlx.Array {
+			keys, values := of.apart(s, keys), of.apart(s, values)
+			return of.stepwise(s, of.some(s, q), keys.Weights.Dim(-2), of.see(s, see),
+				func(q *mlx.Array) *mlx.Array { return s.QuantizedMatmul(q, keys, true, how) },
+				func(p *mlx.Array) *mlx.Array { return s.QuantizedMatmul(p, values, false, how) })
+		})
 	}
 	keys, values := kv.Update(s, k, v)
-	if a.SoftCap == 0 {
-		return s.ScaledDotProductAttention(q, keys, values, see)
-	}
-	turned, rows := s.SwapAxes(s.ExpandDims(keys, 2), -1, -2), s.ExpandDims(values, 2)
-	return a.stepwise(s, q, keys.Dim(2), see,
-		func(q *mlx.Array) *mlx.Array { return s.Matmul(q, turned) },
-		func(p *mlx.Array) *mlx.Array { return s.Matmul(p, rows) })
-}
-
-// apart puts an axis behind that of heads, along which the queries of one head
-// of keys lie.
-func apart(s *mlx.Scope, q mlx.Quantized) mlx.Quantized {
-	return mlx.Quantized{Weights: s.ExpandDims(q.Weights, 2), Scales: s.ExpandDims(q.Scales, 2), Biases: s.ExpandDims(q.Biases, 2)}
+	return a.byHeads(s, q.Dim(2), keys.Dim(2), func(of heads) *mlx.Array {
+		q, keys, values, see := of.some(s, q), of.some(s, keys), of.some(s, values), of.see(s, see)
+		if a.SoftCap == 0 {
+			return s.ScaledDotProductAttention(q, keys, values, see)
+		}
+		turned, rows := s.SwapAxes(s.ExpandDims(keys, 2), -1, -2), s.ExpandDims(values, 2)
+		return of.stepwise(s, q, keys.Dim(2), see,
+			func(q *mlx.Array) *mlx.Array { return s.Matmul(q, turned) },
+			func(p *mlx.Array) *mlx.Array { return s.Matmul(p, rows) })
+	})
 }
 
 // stepwise is ScaledDotProductAttention for what MLX does not fuse: a SoftCap,
 // and packed keys and values. score gives the products of queries with that
 // many keys, mix those of probabilities with values.
-func (a *Attention) stepwise(s *mlx.Scope, q *mlx.Array, keys int, see mlx.Attention, score, mix func(*mlx.Array) *mlx.Array) *mlx.Array {
+func (of heads) stepwise(s *mlx.Scope, q *mlx.Array, keys int, see mlx.Attention, score, mix func(*mlx.Array) *mlx.Array) *mlx.Array {
 	batch, length := q.Dim(0), q.Dim(2)
-	q = s.Reshape(s.Multiply(q, s.Like(q, float64(see.Scale))), batch, a.KVHeads, -1, length, a.HeadDim)
-	scores := softCap(s, score(q), a.SoftCap)
+	q = s.Reshape(s.Multiply(q, s.Like(q, float64(see.Scale))), batch, of.keys(), -1, length, of.HeadDim)
+	scores := softCap(s, score(q), of.SoftCap)
 	mask := see.Mask
 	if see.Causal {
 		mask = s.Tri(mlx.Bool, length, keys, keys-length)
@@ -212,12 +211,12 @@ func (a *Attention) stepwise(s *mlx.Scope, q *mlx.Array, keys int, see mlx.Atten
 		scores = s.Where(mask, scores, s.Like(scores, math.Inf(-1)))
 	}
 	if see.Sinks == nil {
-		return s.Reshape(mix(s.Softmax(scores, true, -1)), batch, a.Heads, length, a.HeadDim)
+		return s.Reshape(mix(s.Softmax(scores, true, -1)), batch, -1, length, of.HeadDim)
 	}
 	// A sink is one more key, whose value is nothing.
-	each := s.BroadcastTo(s.AsType(s.Reshape(see.Sinks, 1, a.KVHeads, -1, 1, 1), scores.Dtype()), batch, a.KVHeads, a.Heads/a.KVHeads, length, 1)
+	each := s.BroadcastTo(s.AsType(s.Reshape(see.Sinks, 1, of.keys(), -1, 1, 1), scores.Dtype()), batch, of.keys(), of.Heads/of.KVHeads, length, 1)
 	p := s.Softmax(s.Concatenate(-1, scores, each), true, -1)
-	return s.Reshape(mix(s.SliceAxis(p, 4, 0, keys)), batch, a.Heads, length, a.HeadDim)
+	return s.Reshape(mix(s.SliceAxis(p, 4, 0, keys)), batch, -1, length, of.HeadDim)
 }
 
 // softCap gives cap*tanh(x/cap), x for a cap of 0.

@@ -166,8 +166,57 @@ func (a *Attention) step(s *mlx.Scope, x *mlx.Array, kv *cache.KV, turn turning)
 	q = s.Reshape(s.Matmul(q, turn.queries), 1, a.KVHeads, a.Heads/a.KVHeads, a.HeadDim)
 	k = s.Reshape(s.Matmul(k, turn.keys), 1, a.KVHeads, 1, a.HeadDim)
 	keys, values := kv.Update(s, k, v)
-	scores := softCap(s, s.Matmul(q, s.SwapAxes(keys, 2, 3)), a.SoftCap)
-	return s.Reshape(s.Matmul(s.Softmax(scores, true, -1), values), 1, a.Heads*a.HeadDim)
+	y := a.byHeads(s, 1, keys.Dim(2), func(of heads) *mlx.Array {
+		scores := softCap(s, s.Matmul(of.some(s, q), s.SwapAxes(of.some(s, keys), 2, 3)), a.SoftCap)
+		return s.Matmul(s.Softmax(scores, true, -1), of.some(s, values))
+	})
+	return s.Reshape(y, 1, a.Heads*a.HeadDim)
+}
+
+// heads are those of keys from one on to before another, and the queries of each.
+type heads struct {
+	*Attention
+	from, to int
+}
+
+func (of heads) keys() int { return of.to - of.from }
+
+// some gives what belongs to the heads, along axis 1 of x.
+func (of heads) some(s *mlx.Scope, x *mlx.Array) *mlx.Array { return of.along(s, x, 1) }
+
+// along is some for another axis. x may be nil.
+func (of heads) along(s *mlx.Scope, x *mlx.Array, axis int) *mlx.Array {
+	if x == nil || of.keys() == of.KVHeads {
+		return x
+	}
+	each := x.Dim(axis) / of.KVHeads
+	return s.SliceAxis(x, axis, of.from*each, of.to*each)
+}
+
+// see gives what is seen by the heads.
+func (of heads) see(s *mlx.Scope, all mlx.Attention) mlx.Attention {
+	all.Sinks = of.along(s, all.Sinks, 0)
+	return all
+}
+
+// apart gives the heads' keys or values with an axis behind that of heads, along
+// which the queries of one lie.
+func (of heads) apart(s *mlx.Scope, q mlx.Quantized) mlx.Quantized {
+	one := func(x *mlx.Array) *mlx.Array { return s.ExpandDims(of.some(s, x), 2) }
+	return mlx.Quantized{Weights: one(q.Weights), Scales: one(q.Scales), Biases: one(q.Biases)}
+}
+
+// byHeads gives what f gives for heads, along axis 1, in as many parts as the
+// processor is quickest at where each head has so many queries and keys.
+func (a *Attention) byHeads(s *mlx.Scope, queries, keys int, f func(heads) *mlx.Array) *mlx.Array {
+	n := 1
+	if s.Stream().Device().Kind == mlx.KindCPU {
+		n = min(a.KVHeads, Parts(2*a.Heads*queries, keys*a.HeadDim, false))
+	}
+	if n == 1 {
+		return f(heads{a, 0, a.KVHeads})
+	}
+	return s.Concatenate(1, inParts(s, n, a.KVHeads, func(from, to int) *mlx.Array { return f(heads{a, from, to}) })...)
 }
 
 // addTo gives x with what Forward gives for y added.
@@ -232,12 +281,23 @@ func (m Matrix) Divided(s *mlx.Scope, rows, columns int, keep func(*mlx.Array) *
 	return m
 }
 
-// together is times for a matrix in parts: all but the first on streams beside.
+// together is times for a matrix in parts.
 func (m Matrix) together(s *mlx.Scope, x *mlx.Array) *mlx.Array {
-	found := make([]*mlx.Array, len(m.parts))
-	for i, part := range m.parts[1:] {
-		s.Beside(i+1, func() { found[i+1] = part.times(s, x) })
+	return s.Concatenate(-1, inParts(s, len(m.parts), len(m.parts), func(i, _ int) *mlx.Array { return m.parts[i].times(s, x) })...)
+}
+
+// inParts computes size things in n parts, all but the first on streams beside,
+// and gives what f gives for those from one on to before another.
+func inParts(s *mlx.Scope, n, size int, f func(from, to int) *mlx.Array) []*mlx.Array {
+	each := (size + n - 1) / n
+	var found []*mlx.Array
+	for from := 0; from < size; from += each {
+		part := func() { found = append(found, f(from, min(from+each, size))) }
+		if from == 0 {
+			part()
+		} else {
+			s.Beside(from/each, part)
+		}
 	}
-	found[0] = m.parts[0].times(s, x)
-	return s.Concatenate(-1, found...)
+	return found
 }

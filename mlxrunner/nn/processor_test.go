@@ -9,6 +9,7 @@ import (
 	"payload/mlx"
 	"payload/mlx/mlxtest"
 	"payload/mlx/quant"
+	"payload/mlxrunner/cache"
 )
 
 // The matrix that turns a single token's features is MLX's rotation, for every
@@ -161,5 +162,79 @@ func TestExpertsInParts(t *testing.T) {
 				t.Errorf("%s: a token's choices are in %d parts", name, n)
 			}
 		}()
+	}
+}
+
+// Heads that are computed in parts give what they give together, to the bit: for
+// many tokens and for one behind them, in every kind of attention.
+func TestHeadsInParts(t *testing.T) {
+	const tokens, features, queries, keys, size = 50, 64, 6, 3, 64
+	for name, set := range map[string]func(*mlx.Scope, *Attention, *cache.Cache) error{
+		"plain":  func(*mlx.Scope, *Attention, *cache.Cache) error { return nil },
+		"capped": func(_ *mlx.Scope, a *Attention, _ *cache.Cache) error { a.SoftCap = 5; return nil },
+		"sinks": func(s *mlx.Scope, a *Attention, _ *cache.Cache) error {
+			a.Sinks = s.Normal(mlx.Float32, 0, 1, s.Key(9), queries)
+			return nil
+		},
+		"packed": func(_ *mlx.Scope, _ *Attention, c *cache.Cache) error {
+			return c.Pack(quant.Params{Mode: quant.Affine, Bits: 8, Group: 64})
+		},
+		"batched": func(*mlx.Scope, *Attention, *cache.Cache) error { return nil },
+	} {
+		s := mlxtest.Scope(t)
+		key := uint64(0)
+		layer := func(out, in int) *Linear {
+			key++
+			w := s.Normal(mlx.Float32, 0, 0.2, s.Key(key), out, in)
+			return &Linear{Weight: Plain(w, s.Transpose(w))}
+		}
+		norm := &RMSNorm{Weight: s.Ones(mlx.Float32, features), Eps: 1e-5}
+		rope, err := NewRope(s, size, RopeParams{Type: "default", Theta: 1e4}, func(a *mlx.Array) *mlx.Array { return a })
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &Attention{
+			Heads: queries, KVHeads: keys, HeadDim: size, Scale: 0.125, Rope: rope,
+			Q: layer(queries*size, features), K: layer(keys*size, features), V: layer(keys*size, features), O: layer(features, queries*size),
+		}
+		table := &Embedding{Weight: layer(tokens, features).Weight}
+		d := &Decoder{
+			Embed: table, Norm: norm, Head: &Linear{Weight: table.Weight},
+			Blocks: []*Block{{BeforeAttention: norm, BeforeMLP: norm, Attention: a, MLP: &MLP{layer(96, features), layer(96, features), layer(features, 96), SiLU}}},
+		}
+		for _, made := range d.ForProcessor(s) {
+			s.Adopt(made)
+		}
+		on := func(cores int) []float32 {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
+			c := d.NewCache()
+			defer c.Free()
+			if err := set(s, a, c); err != nil {
+				t.Fatal(err)
+			}
+			rows := 1
+			if name == "batched" {
+				rows = 2
+			}
+			text := make([]int32, 300*rows)
+			for i := range text {
+				text[i] = int32(i * 7 % tokens)
+			}
+			found, err := mlx.Values[float32](s, d.Forward(s, mlx.New(s, text, rows, 300), c))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range int32(2) {
+				next, err := mlx.Values[float32](s, d.Forward(s, mlx.New(s, []int32{i, i + 1}[:rows], rows, 1), c))
+				if err != nil {
+					t.Fatal(err)
+				}
+				found = append(found, next...)
+			}
+			return found
+		}
+		if text := mlxtest.Differ(on(3), on(1), mlxtest.Tolerance{}); text != "" {
+			t.Errorf("%s: %s", name, text)
+		}
 	}
 }
